@@ -1,0 +1,63 @@
+import type { CreatePoolRequest, ResetRequest, CallRequest, Capabilities, PoolDescription, PoolStatus } from "@sandpool/protocol";
+
+/** What one host can run. The server talks to this interface only. */
+export interface Worker {
+  readonly archives: ArchiveStore;
+  readonly pools: PoolRegistry;
+  /** What this host can do, driver by driver, with the reason where it cannot; what `sandpool doctor` prints. */
+  capabilities(): Promise<Capabilities>;
+  /** Closes every pool; after it nothing is left: no process, mount, cgroup or file of a pool. */
+  close(): Promise<void>;
+}
+
+/** Content-addressed archives, visible per owner. */
+export interface ArchiveStore {
+  has(owner: string, sha256: string): Promise<boolean>;
+  /** Recomputes the hash while reading; refuses and removes what does not match. */
+  put(owner: string, sha256: string, body: NodeJS.ReadableStream): Promise<{ sha256: string; bytes: number; files: number }>;
+}
+
+export interface PoolRegistry {
+  /** `rawBody` is the request as it came: free-form members are forwarded from it, never re-serialised. Rolls back whole on failure or abort. */
+  create(owner: string, request: CreatePoolRequest, rawBody: Buffer, options: CreateOptions): Promise<Pool>;
+  /** By id or name. Throws `pool_not_found` for another owner's pool too. */
+  get(owner: string, idOrName: string): Pool;
+  list(owner: string): Pool[];
+}
+
+export interface CreateOptions {
+  signal: AbortSignal;
+  onProgress?: (progress: { phase: "layer" | "template" | "start" | "reset"; done: number; total: number }) => void;
+}
+
+export type BatchEncoding = "json" | "binary";
+
+/** A reply ready to be written: the chunks one after another are the HTTP body. */
+export interface EncodedBatch {
+  contentType: string;
+  chunks: Buffer[];
+  length: number;
+}
+
+export interface StepInput {
+  seq: number;
+  where: readonly boolean[] | readonly number[] | null;
+  /** `json`: `rawBody` is the request; `array`: `data` has `count` C-order items of `dtype` and `shape`. */
+  actions: { kind: "json"; count: number; rawBody: Buffer } | { kind: "array"; count: number; dtype: string; shape: number[]; data: Buffer };
+}
+
+export interface Pool {
+  readonly id: string;
+  readonly name: string | null;
+  readonly n: number;
+  describe(): PoolDescription;
+  status(options: { memory: boolean }): Promise<PoolStatus>;
+  step(input: StepInput, encoding: BatchEncoding): Promise<EncodedBatch>;
+  reset(request: ResetRequest, rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch>;
+  call(request: CallRequest, rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch>;
+  observations(encoding: BatchEncoding): Promise<EncodedBatch>;
+  logs(row: number): Promise<Buffer>;
+  /** Extends the lease; every other call does too. */
+  keepAlive(): void;
+  close(): Promise<void>;
+}
