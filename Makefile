@@ -1,0 +1,33 @@
+# make quickstart   install everything and solve CartPole with 256 isolated environments
+# make test         install everything and run every check and test
+.PHONY: help setup quickstart test lint format bench clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+# install everything into the checkout
+setup:
+	@echo "Sandpool: setting up"
+	@scripts/setup
+
+quickstart: setup
+	@scripts/quickstart
+
+# make lint         formatting, linting and types of all three languages
+lint: setup
+	@scripts/lint
+
+test: setup
+	@scripts/test
+
+# make format       put all files into their standard form
+format: setup
+	@scripts/format
+
+# make bench        side-by-side measurements; BENCH="steps start" picks some
+bench: setup
+	@scripts/bench $(BENCH)
+
+# make clean        remove everything that setup and the builds made
+clean:
+	rm -rf .tools .venv node_modules agent/target bench/floor/target packages/*/dist
