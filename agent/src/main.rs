@@ -1,0 +1,3 @@
+//! The `sandpool-agent` program.
+
+fn main() {}
