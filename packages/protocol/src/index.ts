@@ -1,1 +1,16 @@
-export {};
+export * from "./batch.ts";
+export * from "./batches.ts";
+export * from "./capabilities.ts";
+export * from "./createPool.ts";
+export * from "./decodeStep.ts";
+export * from "./dtypes.ts";
+export * from "./errors.ts";
+export * from "./frames.ts";
+export * from "./identifiers.ts";
+export * from "./keys.ts";
+export * from "./layout.ts";
+export * from "./pool.ts";
+export * from "./readFrames.ts";
+export { type PlainValue, readMsgpack } from "./readMsgpack.ts";
+export * from "./sizes.ts";
+export * from "./version.ts";

@@ -1,0 +1,85 @@
+import { type Static, Type } from "typebox";
+
+/** Batch numbers start at 1. */
+export const Sequence = Type.Integer({ minimum: 1, maximum: 0xffffffff });
+
+const Index = Type.Integer({ minimum: 0, maximum: 0xffffffff });
+
+/** Which rows: all (null), a mask of n booleans, or row indices, unique and in range. */
+export const Where = Type.Union([Type.Null(), Type.Array(Type.Boolean()), Type.Array(Index)]);
+export type Where = Static<typeof Where>;
+
+const Seed = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+
+export const ResetRequest = Type.Object(
+  {
+    seq: Sequence,
+    seed: Type.Optional(Type.Union([Type.Null(), Seed, Type.Array(Type.Union([Type.Null(), Seed]))])),
+    where: Type.Optional(Where),
+    hard: Type.Optional(Type.Boolean({ default: false })),
+    options: Type.Optional(Type.Unknown({ description: "null, one object for all, or a list for the selected rows" })),
+  },
+  { additionalProperties: false },
+);
+export type ResetRequest = Static<typeof ResetRequest>;
+
+export const StepRequest = Type.Object(
+  { seq: Sequence, actions: Type.Array(Type.Unknown()), where: Type.Optional(Where) },
+  { additionalProperties: false },
+);
+export type StepRequest = Static<typeof StepRequest>;
+
+export const CallKind = Type.Union([
+  Type.Literal("call"),
+  Type.Literal("get"),
+  Type.Literal("set"),
+  Type.Literal("has"),
+  Type.Literal("wrapped"),
+]);
+export type CallKind = Static<typeof CallKind>;
+
+export const CallRequest = Type.Object(
+  {
+    seq: Sequence,
+    call: Type.Optional(CallKind),
+    name: Type.String({ minLength: 1, maxLength: 1024 }),
+    args: Type.Optional(Type.Array(Type.Unknown())),
+    kwargs: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    values: Type.Optional(Type.Unknown({ description: "for set: one value" })),
+    per_row: Type.Optional(Type.Boolean({ description: "for set: values is a list, one for each selected row" })),
+    where: Type.Optional(Where),
+    timeout: Type.Optional(Type.Union([Type.Null(), Type.Number({ exclusiveMinimum: 0 })])),
+  },
+  { additionalProperties: false },
+);
+export type CallRequest = Static<typeof CallRequest>;
+
+export const BatchTiming = Type.Object({
+  worker_ms: Type.Number(),
+  slowest_ms: Type.Number(),
+  slowest_row: Type.Union([Index, Type.Null()]),
+  stragglers: Type.Array(Index),
+});
+export type BatchTiming = Static<typeof BatchTiming>;
+
+/** A batch reply in JSON. Reset has `obs` and `infos`; call has `results` and `infos`; observations have no `seq`. */
+export const BatchReply = Type.Object({
+  seq: Type.Optional(Sequence),
+  obs: Type.Optional(Type.Array(Type.Unknown())),
+  rewards: Type.Optional(Type.Array(Type.Unknown())),
+  terminated: Type.Optional(Type.Array(Type.Boolean())),
+  truncated: Type.Optional(Type.Array(Type.Boolean())),
+  results: Type.Optional(Type.Array(Type.Unknown())),
+  infos: Type.Array(Type.Record(Type.String(), Type.Unknown())),
+  failed: Type.Optional(Type.Array(Index)),
+  timing: Type.Optional(BatchTiming),
+});
+export type BatchReply = Static<typeof BatchReply>;
+
+/** Figures of one batch that a worker may attach to its encoded reply, for the metrics. */
+export interface BatchSummary {
+  rows: number;
+  stragglers: number;
+  /** Failed rows by kind, such as `{timeout: 2}`. */
+  failures: Readonly<Record<string, number>>;
+}
