@@ -1,0 +1,10 @@
+import json
+
+from plain import run, write
+
+
+def fault(request, answer):
+    write(json.dumps(answer).encode() + b"\n")
+
+
+run(fault)

@@ -1,0 +1,5 @@
+import os
+
+from walk import run
+
+run(lambda observe: os._exit(0))

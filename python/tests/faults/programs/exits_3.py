@@ -1,0 +1,5 @@
+import sys
+
+from walk import run
+
+run(lambda observe: sys.exit(3))

@@ -1,0 +1,6 @@
+import os
+import signal
+
+from walk import run
+
+run(lambda observe: os.kill(os.getpid(), signal.SIGSEGV))

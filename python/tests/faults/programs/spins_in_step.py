@@ -1,0 +1,9 @@
+from walk import run
+
+
+def fault(observe):
+    while True:
+        pass
+
+
+run(fault)
