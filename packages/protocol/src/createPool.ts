@@ -30,6 +30,7 @@ const defaulted = {
   env: Type.Record(Type.String({ pattern: "^[A-Za-z_][A-Za-z0-9_]*$" }), Type.String({ maxLength: 131_072 }), {
     default: {},
     description: "environment variables",
+    additionalProperties: false,
   }),
   config: Type.Unknown({ default: null, description: "one value for all rows, or a list of n" }),
   image: Type.String({ minLength: 1, maxLength: 512, default: "host" }),
