@@ -1,1 +1,27 @@
-export {};
+export type { Capabilities, CreatedKey, KeyDescription, PoolReply, RowStatus } from "@sandpool/protocol";
+export { packEnvironment } from "./archive/environment.ts";
+export type { Archive } from "./archive/pack.ts";
+export { Sandpool, type SandpoolOptions } from "./client.ts";
+export {
+  ArgumentError,
+  AuthenticationError,
+  type ClientErrorCode,
+  ConnectionError,
+  EnvironmentError,
+  NotFoundError,
+  SandpoolError,
+} from "./errors.ts";
+export { escapeControl } from "./escape.ts";
+export { credentialsPath, discoverEndpoint, type Endpoint } from "./http/credentials.ts";
+export type { Actions } from "./pool/actions.ts";
+export type { PoolOptions, PoolProgress } from "./pool/options.ts";
+export type { CallResult, ResetResult, StepResult } from "./pool/results.ts";
+export { type CallOptions, type ConnectOptions, type ResetOptions, RLPool } from "./pool/rlpool.ts";
+export { type RowError, type RowErrorKind, RowsFailedError } from "./pool/rowErrors.ts";
+export type { Where } from "./pool/selection.ts";
+export { type Percentiles, PoolTiming, percentiles, type TimingSummary } from "./pool/timing.ts";
+export { decodeValue } from "./values/decode.ts";
+export type { ArrayData } from "./values/dtypes.ts";
+export { encodeValue } from "./values/encode.ts";
+export { NdArray, type NestedList } from "./values/ndarray.ts";
+export { GraphInstance, isValueObject, Tuple, type Value, type ValueObject } from "./values/types.ts";

@@ -1,0 +1,90 @@
+/** Codes the client makes itself; every other code comes from the server and stands in docs/errors.md. */
+export type ClientErrorCode =
+  | "connection_failed"
+  | "no_server_configured"
+  | "bad_credentials_file"
+  | "bad_environment"
+  | "invalid_argument"
+  | "pool_closed"
+  | "protocol_violation"
+  | "row_failed";
+
+export interface SandpoolErrorOptions {
+  hint?: string | undefined;
+  details?: Readonly<Record<string, unknown>> | undefined;
+  status?: number | undefined;
+  cause?: unknown;
+}
+
+/**
+ * The root of every error of this client. `code` is stable, `message` names what was received and expected, `hint` what to do.
+ *
+ * @example
+ * try { await pool.step(actions); } catch (error) {
+ *   if (error instanceof SandpoolError && error.code === "pool_lost") …
+ * }
+ */
+export class SandpoolError extends Error {
+  readonly code: string;
+  readonly hint: string | undefined;
+  readonly details: Readonly<Record<string, unknown>>;
+  /** The HTTP status, when the server answered. */
+  readonly status: number | undefined;
+
+  constructor(code: string, message: string, options: SandpoolErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = new.target.name;
+    this.code = code;
+    this.hint = options.hint;
+    this.details = options.details ?? {};
+    this.status = options.status;
+  }
+
+  /** Code, message, hint and details as the wire has them. */
+  toJSON(): { code: string; message: string; hint: string | null; details: Readonly<Record<string, unknown>> } {
+    return { code: this.code, message: this.message, hint: this.hint ?? null, details: this.details };
+  }
+}
+
+/** The server could not be reached, or the connection broke and repeating the same request did not help. */
+export class ConnectionError extends SandpoolError {
+  constructor(message: string, options: SandpoolErrorOptions = {}) {
+    super("connection_failed", message, options);
+  }
+}
+
+/** A value given to this client was refused before anything was sent. */
+export class ArgumentError extends SandpoolError {
+  constructor(message: string, options: SandpoolErrorOptions = {}) {
+    super("invalid_argument", message, options);
+  }
+}
+
+/** The key was missing, wrong or revoked (`unauthorized`). */
+export class AuthenticationError extends SandpoolError {}
+
+/** The object does not exist, or belongs to somebody else (404). */
+export class NotFoundError extends SandpoolError {}
+
+/** An environment failed while its pool was made (`environment_failed`); `details` has row, kind and stderr_tail. */
+export class EnvironmentError extends SandpoolError {}
+
+/** Builds the typed error of a server's `{"error": …}` body. */
+export function errorFromWire(status: number, body: unknown): SandpoolError {
+  const error = (body as { error?: Record<string, unknown> } | null)?.error;
+  if (typeof error?.code !== "string" || typeof error.message !== "string") {
+    return new SandpoolError("protocol_violation", `The server answered status ${status} without an error body.`, {
+      status,
+      hint: "Check that the URL is that of a Sandpool server and that no proxy answers in its place.",
+    });
+  }
+  const options: SandpoolErrorOptions = {
+    status,
+    hint: typeof error.hint === "string" ? error.hint : undefined,
+    details: typeof error.details === "object" && error.details !== null ? { ...error.details } : undefined,
+  };
+  if (error.code === "environment_failed") return new EnvironmentError(error.code, error.message, options);
+  if (status === 401) return new AuthenticationError(error.code, error.message, options);
+  if (status === 404) return new NotFoundError(error.code, error.message, options);
+  return new SandpoolError(error.code, error.message, options);
+}

@@ -1,0 +1,103 @@
+import { BATCH_CONTENT_TYPE, type DecodedField, decodeBatch } from "@sandpool/protocol";
+import { SandpoolError } from "../errors.ts";
+import { decodeText } from "../values/decode.ts";
+import { viewAsTypedArray } from "../values/dtypes.ts";
+import { NdArray } from "../values/ndarray.ts";
+import { isValueObject, type Value, type ValueObject } from "../values/types.ts";
+import type { ObservationColumns } from "./observations.ts";
+import type { BatchTiming } from "./timing.ts";
+
+/** A reply of reset, step, call or observations, decoded; columns in the order of the selected rows. */
+export interface BatchReply {
+  observations: ObservationColumns | null;
+  rewards: Float64Array | null;
+  terminated: boolean[] | null;
+  truncated: boolean[] | null;
+  results: Value[] | null;
+  /** By row index of the pool; rows with an empty info are absent. */
+  infos: ReadonlyMap<number, ValueObject>;
+  failed: readonly number[];
+  timing: BatchTiming;
+}
+
+export const BATCH_ACCEPT = BATCH_CONTENT_TYPE;
+
+/** Reads a whole binary batch. Throws `protocol_violation` when it is not one. */
+export async function readBatchReply(response: Response): Promise<BatchReply> {
+  const contentType = response.headers.get("content-type");
+  const message = Buffer.from(await response.arrayBuffer());
+  if (!contentType?.startsWith(BATCH_CONTENT_TYPE)) throw violation(`content type ${contentType}`);
+  try {
+    const { map, fields } = decodeBatch(message);
+    return toReply(map as Record<string, unknown>, fields);
+  } catch (cause) {
+    if (cause instanceof SandpoolError) throw cause;
+    throw violation((cause as Error).message, cause);
+  }
+}
+
+function toReply(map: Record<string, unknown>, fields: readonly DecodedField[]): BatchReply {
+  const find = (name: string): DecodedField | undefined => fields.find((field) => field.name === name);
+  const flags = (name: string): boolean[] | null => {
+    const field = find(name);
+    return field === undefined ? null : Array.from(field.data, (byte) => byte !== 0);
+  };
+  const rewards = find("rewards");
+  const results = find("results");
+  return {
+    observations: readObservations(fields.filter((field) => field.name === "obs")),
+    rewards: rewards === undefined ? null : (toArray(rewards).data as Float64Array),
+    terminated: flags("terminated"),
+    truncated: flags("truncated"),
+    results: results === undefined ? null : readList(results),
+    infos: readInfos(find("infos")),
+    failed: (map.failed as number[] | undefined) ?? [],
+    timing: readTiming(map.timing),
+  };
+}
+
+function readObservations(fields: readonly DecodedField[]): ObservationColumns | null {
+  const [first] = fields;
+  if (first === undefined) return null;
+  if (first.json) return { kind: "list", values: readList(first) };
+  const ordered = fields.toSorted((left, right) => (left.field ?? 0) - (right.field ?? 0));
+  return { kind: "array", fields: ordered.map(toArray) };
+}
+
+function toArray(field: DecodedField): NdArray {
+  if (field.dtype === null || field.shape === null) throw violation(`the field ${field.name} without dtype and shape`);
+  return new NdArray(field.dtype, field.shape, viewAsTypedArray(field.dtype, field.data));
+}
+
+function readList(field: DecodedField): Value[] {
+  const values = decodeText(field.data.toString("utf8"));
+  if (!Array.isArray(values)) throw violation(`the field ${field.name} that is not a list`);
+  return values;
+}
+
+function readInfos(field: DecodedField | undefined): Map<number, ValueObject> {
+  const infos = field === undefined || field.data.length === 0 ? {} : decodeText(field.data.toString("utf8"));
+  if (!isValueObject(infos)) throw violation("infos that are not an object keyed by row");
+  return new Map(Object.entries(infos).map(([row, info]) => [Number(row), info as ValueObject]));
+}
+
+function readTiming(value: unknown): BatchTiming {
+  const timing = (value ?? {}) as Record<string, unknown>;
+  return {
+    workerMs: typeof timing.worker_ms === "number" ? timing.worker_ms : Number.NaN,
+    slowestMs: typeof timing.slowest_ms === "number" ? timing.slowest_ms : Number.NaN,
+    slowestRow: typeof timing.slowest_row === "number" ? timing.slowest_row : null,
+    stragglers: Array.isArray(timing.stragglers) ? (timing.stragglers as number[]) : [],
+  };
+}
+
+function violation(received: string, cause?: unknown): SandpoolError {
+  return new SandpoolError(
+    "protocol_violation",
+    `The server sent a batch with ${received}; expected ${BATCH_CONTENT_TYPE}.`,
+    {
+      cause,
+      hint: "Update the client and the server to the same version.",
+    },
+  );
+}

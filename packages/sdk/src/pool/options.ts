@@ -1,0 +1,103 @@
+import { ArgumentError } from "../errors.ts";
+import { encodeValue } from "../values/encode.ts";
+import type { ValueObject } from "../values/types.ts";
+
+export interface PoolProgress {
+  phase: "upload" | "layer" | "template" | "start" | "reset";
+  done: number;
+  total: number;
+}
+
+/** What a pool is made of; everything but `n` has the server's default. */
+export interface PoolOptions {
+  /** Rows of the pool. */
+  n: number;
+  seed?: number | null;
+  autoreset?: null | "same_step" | "next_step";
+  seeds?: "derived" | "continue";
+  /** `rows`: a failed row is an entry of `errors`; `raise`: the call throws `RowsFailedError`. */
+  errors?: "rows" | "raise";
+  start?: "auto" | "fork" | "spawn";
+  isolation?: string;
+  shards?: number | "auto";
+  envsPerProcess?: number | "auto";
+  /** The Python interpreter inside the image. */
+  python?: string;
+  /** Environment variables of the programs. */
+  env?: Readonly<Record<string, string>>;
+  /** One object for all rows, or a list of `n`. */
+  config?: ValueObject | readonly ValueObject[] | null;
+  image?: string;
+  network?: boolean;
+  /** Per environment: bytes, or text such as `"2GiB"`. */
+  memory?: number | string;
+  workspace?: number | string;
+  stepTimeoutSeconds?: number;
+  resetTimeoutSeconds?: number;
+  startTimeoutSeconds?: number;
+  callTimeoutSeconds?: number;
+  inFlight?: number | null;
+  firstReset?: boolean;
+  branching?: boolean;
+  /** Seconds without a request after which the server closes the pool; this object keeps it alive meanwhile. */
+  leaseSeconds?: number;
+  name?: string | null;
+  onProgress?: (progress: PoolProgress) => void;
+  /** Aborting rolls the creation back. */
+  signal?: AbortSignal;
+}
+
+const WIRE_NAMES = {
+  n: "n",
+  seed: "seed",
+  autoreset: "autoreset",
+  seeds: "seeds",
+  start: "start",
+  isolation: "isolation",
+  shards: "shards",
+  envsPerProcess: "envs_per_process",
+  python: "python",
+  env: "env",
+  image: "image",
+  network: "network",
+  memory: "memory",
+  workspace: "workspace",
+  stepTimeoutSeconds: "step_timeout",
+  resetTimeoutSeconds: "reset_timeout",
+  startTimeoutSeconds: "start_timeout",
+  callTimeoutSeconds: "call_timeout",
+  inFlight: "in_flight",
+  firstReset: "first_reset",
+  branching: "branching",
+  leaseSeconds: "lease",
+  name: "name",
+} as const satisfies Partial<Record<keyof PoolOptions, string>>;
+
+const LOCAL_NAMES = new Set(["errors", "config", "onProgress", "signal"]);
+
+/** The members of the create request, without the archive. Refuses unknown names, so a misspelt limit is never silently ignored. */
+export function toCreateRequest(options: PoolOptions): Record<string, unknown> {
+  if (!Number.isSafeInteger(options.n) || options.n < 1) {
+    throw new ArgumentError(`n is ${String(options.n)}; expected a whole number of at least 1.`);
+  }
+  const request: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined || LOCAL_NAMES.has(name)) continue;
+    const wireName = Object.hasOwn(WIRE_NAMES, name) ? WIRE_NAMES[name as keyof typeof WIRE_NAMES] : undefined;
+    if (wireName === undefined) {
+      throw new ArgumentError(
+        `The pool option ${name} is unknown; expected one of ${Object.keys(WIRE_NAMES).join(", ")}.`,
+      );
+    }
+    request[wireName] = value;
+  }
+  if (options.config !== undefined) request.config = encodeConfig(options.config, options.n);
+  return request;
+}
+
+function encodeConfig(config: NonNullable<PoolOptions["config"]> | null, n: number): unknown {
+  if (Array.isArray(config) && config.length !== n) {
+    throw new ArgumentError(`config has ${config.length} items; expected one object, or a list of n = ${n}.`);
+  }
+  return encodeValue(config, "config");
+}

@@ -1,0 +1,86 @@
+import { SandpoolError } from "../errors.ts";
+import { escapeControl } from "../escape.ts";
+import { isValueObject, type Value, type ValueObject } from "../values/types.ts";
+
+export type RowErrorKind = "timeout" | "crash" | "oom" | "exception" | "protocol" | "lost";
+
+/** Why one row failed. Texts come from the sandbox as they are: escape them before a terminal. */
+export interface RowError {
+  kind: RowErrorKind;
+  op: string;
+  message: string;
+  /** The exception's class, for kind `exception`. */
+  type: string | null;
+  exitCode: number | null;
+  signal: string | number | null;
+  stderrTail: string;
+  traceback: string | null;
+  deadlineSeconds: number | null;
+  cpuSeconds: number | null;
+  /** True when the row had failed before and was stepped without a reset. */
+  repeated: boolean;
+}
+
+/** With `errors: "raise"`: at least one row failed. `errors` has every failed row. */
+export class RowsFailedError extends SandpoolError {
+  readonly errors: ReadonlyMap<number, RowError>;
+
+  constructor(errors: ReadonlyMap<number, RowError>) {
+    const [row, error] = [...errors][0] as [number, RowError];
+    super(
+      "row_failed",
+      `${errors.size} row(s) failed; row ${row}: ${error.kind} in ${error.op}: ${escapeControl(error.message)}`,
+      {
+        hint: `See .errors and pool.logs(${row}); reset the rows before stepping them again.`,
+        details: { rows: [...errors.keys()] },
+      },
+    );
+    this.errors = errors;
+  }
+}
+
+/** The errors of the rows named in `failed`, read from their infos. */
+export function readRowErrors(failed: readonly number[], infoOf: (row: number) => ValueObject): Map<number, RowError> {
+  return new Map(failed.map((row) => [row, toRowError(infoOf(row).sandpool_error ?? null)]));
+}
+
+function toRowError(value: Value): RowError {
+  const error = isValueObject(value) ? value : {};
+  const text = (name: string): string | null => (typeof error[name] === "string" ? error[name] : null);
+  const figure = (name: string): number | null => (typeof error[name] === "number" ? error[name] : null);
+  return {
+    kind: (text("kind") ?? "protocol") as RowErrorKind,
+    op: text("op") ?? "",
+    message: text("message") ?? "",
+    type: text("type"),
+    exitCode: figure("exit_code"),
+    signal: text("signal") ?? figure("signal"),
+    stderrTail: text("stderr_tail") ?? "",
+    traceback: text("traceback"),
+    deadlineSeconds: figure("deadline_s"),
+    cpuSeconds: figure("cpu_s"),
+    repeated: error.repeated === true,
+  };
+}
+
+/** Warns once for each kind of failure a pool meets; escaped, since the text comes from the sandbox. */
+export class RowWarnings {
+  private readonly seen = new Set<string>();
+
+  warn(errors: ReadonlyMap<number, RowError>): void {
+    for (const kind of new Set([...errors.values()].map((error) => error.kind))) {
+      if (this.seen.has(kind)) continue;
+      this.seen.add(kind);
+      const rows = [...errors].filter(([, error]) => error.kind === kind);
+      const [row, first] = rows[0] as [number, RowError];
+      const detail = escapeControl(first.traceback ?? first.message, { keepLines: true });
+      process.emitWarning(
+        `${rows.length} row(s) failed with ${kind} in ${first.op}; the first is row ${row}: ${detail}`,
+        {
+          type: "SandpoolWarning",
+          detail: `Later failures of this kind are only in .errors of each result. See pool.logs(${row}).`,
+        },
+      );
+    }
+  }
+}

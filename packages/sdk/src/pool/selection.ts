@@ -1,0 +1,57 @@
+import { ArgumentError } from "../errors.ts";
+
+/** Which rows a call is for: a mask of n booleans, or unique row indices. */
+export type Where = readonly boolean[] | readonly number[];
+
+/** The rows of a call, checked. `order` maps place in `rows` (ascending) to place in the caller's list. */
+export interface Selection {
+  /** Ascending indices, or null for all rows. */
+  rows: readonly number[] | null;
+  count: number;
+  order: readonly number[] | null;
+}
+
+/** Checks `where` before anything is sent. */
+export function selectRows(where: Where | null | undefined, n: number): Selection {
+  if (where === null || where === undefined) return { rows: null, count: n, order: null };
+  if (where.length > 0 && where.every((item) => typeof item === "boolean"))
+    return selectMask(where as readonly boolean[], n);
+  return selectIndices(where as readonly number[], n);
+}
+
+/** A list given in the order of `where`, put into index order. */
+export function inRowOrder<Item>(items: readonly Item[], selection: Selection): readonly Item[] {
+  return selection.order === null ? items : selection.order.map((place) => items[place] as Item);
+}
+
+/** A list with one item a selected row (order of `where`) or one a row of the pool, as one a selected row in index order. */
+export function pickRows<Item>(what: string, items: readonly Item[], selection: Selection, n: number): readonly Item[] {
+  if (items.length === selection.count) return inRowOrder(items, selection);
+  if (items.length === n && selection.rows !== null) return selection.rows.map((row) => items[row] as Item);
+  const selected = selection.count === n ? "" : ` or ${selection.count}, one a selected row`;
+  throw new ArgumentError(`${what} has ${items.length} items; expected ${n}, one a row${selected}.`);
+}
+
+function selectMask(mask: readonly boolean[], n: number): Selection {
+  if (mask.length !== n) {
+    throw new ArgumentError(`where is a mask of ${mask.length} booleans; expected ${n}, one a row.`);
+  }
+  const rows = mask.flatMap((selected, row) => (selected ? [row] : []));
+  return { rows, count: rows.length, order: null };
+}
+
+function selectIndices(indices: readonly number[], n: number): Selection {
+  const order = indices.map((_, place) => place).sort((left, right) => (indices[left] ?? 0) - (indices[right] ?? 0));
+  const rows = order.map((place) => indices[place] as number);
+  for (const [place, row] of rows.entries()) {
+    if (!Number.isSafeInteger(row) || row < 0 || row >= n) {
+      throw new ArgumentError(
+        `where has ${String(row)}; expected whole numbers from 0 to ${n - 1}, or a mask of ${n} booleans.`,
+      );
+    }
+    if (place > 0 && rows[place - 1] === row) {
+      throw new ArgumentError(`where has row ${row} twice; expected every row at most once.`);
+    }
+  }
+  return { rows, count: rows.length, order };
+}
