@@ -1,0 +1,96 @@
+//! Who a row is: its uid, folders, memory cgroup and limits, and how a fork message says so.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use super::Isolation;
+
+/// Real and saved uid of the helper that ends a row's processes; no row and no template has it.
+pub(super) const KILLER_UID: u32 = 9999;
+
+/// Folder of the rows' quota mounts, in the agent's mount namespace only.
+pub(super) const WORKSPACES: &str = "/run/ws";
+
+/// Out-of-memory score of an environment; agent and template stay as low as they may.
+pub(super) const ENVIRONMENT_OOM_SCORE: i32 = 500;
+
+const DESCRIPTORS: u64 = 4096;
+
+/// One row's identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Index in the pool.
+    pub row: u32,
+    /// Index in the shard.
+    pub local: u32,
+    /// Uid of every process of the row.
+    pub uid: u32,
+    /// Gid of every process of the row.
+    pub gid: u32,
+    /// Folder with `workspace`, `tmp` and `shm`, as the agent sees it.
+    pub workspace: PathBuf,
+    /// The row's memory cgroup.
+    pub memory: Option<PathBuf>,
+    /// Resource limits of the row's processes.
+    pub limits: Limits,
+}
+
+/// Resource limits; `None` leaves what the agent has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// RLIMIT_AS, only without a memory cgroup.
+    pub address_space_bytes: Option<u64>,
+    /// RLIMIT_NPROC; counts every process and thread of the uid.
+    pub processes: Option<u64>,
+    /// RLIMIT_NOFILE.
+    pub descriptors: Option<u64>,
+}
+
+impl Isolation {
+    /// The identity of row `row` of the pool, number `local` of this shard.
+    pub fn identity(&self, row: u32, local: u32) -> Identity {
+        let settings = &self.settings;
+        let memory = match &settings.memory_dir {
+            Some(folder) if settings.isolated => Some(folder.join(format!("e{local}"))),
+            _ => None,
+        };
+        let folder = match &settings.workspaces {
+            Some(folder) if !settings.isolated => folder.clone(),
+            _ => PathBuf::from(WORKSPACES),
+        };
+        Identity {
+            row,
+            local,
+            uid: settings.base_uid + row,
+            gid: settings.base_uid + row,
+            workspace: folder.join(row.to_string()),
+            limits: Limits {
+                address_space_bytes: memory.is_none().then_some(settings.memory_bytes),
+                // The limit counts a uid's processes; unisolated that would be all of the user's.
+                processes: settings.isolated.then_some(settings.processes),
+                descriptors: settings.isolated.then_some(DESCRIPTORS),
+            },
+            memory,
+        }
+    }
+
+    /// The members of a fork message that this module owns: `workspace`, `uid`, `gid`, `memory`,
+    /// `rlimits`, `oom_score_adj`, `isolated`, `branching`.
+    pub fn fork_request(&self, id: &Identity) -> Map<String, Value> {
+        let members = json!({
+            "workspace": id.workspace.to_string_lossy(),
+            "uid": id.uid,
+            "gid": id.gid,
+            "memory": id.memory.as_ref().map(|path| path.to_string_lossy()),
+            "rlimits": {"as": id.limits.address_space_bytes, "nproc": id.limits.processes},
+            "oom_score_adj": ENVIRONMENT_OOM_SCORE,
+            "isolated": self.settings.isolated,
+            "branching": self.settings.branching,
+        });
+        match members {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        }
+    }
+}
