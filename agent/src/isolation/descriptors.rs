@@ -5,6 +5,7 @@ use std::mem;
 use std::os::fd::RawFd;
 use std::ptr;
 
+#[cfg(target_os = "linux")]
 use super::sys::check;
 
 /// The kernel's own bound on one message.

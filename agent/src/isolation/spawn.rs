@@ -3,7 +3,7 @@
 use std::io;
 
 use super::launch::{ChildFds, Launch, Program, Step};
-use super::{Identity, Isolation, Limits, limits};
+use super::{Identity, Isolation, limits};
 
 impl Isolation {
     /// Starts the template: its uid, the three capabilities its forks need, the second filter, exec.
@@ -52,9 +52,9 @@ impl Isolation {
     /// Forks count against the template's uid until they take their own, so it has room for many
     /// at once; what it imports still cannot fork without end.
     #[cfg(target_os = "linux")]
-    fn template_limits(&self) -> Limits {
+    fn template_limits(&self) -> super::Limits {
         const FORKS_IN_FLIGHT: u64 = 4096;
-        Limits {
+        super::Limits {
             address_space_bytes: None,
             processes: Some(self.settings.processes.saturating_add(FORKS_IN_FLIGHT)),
             descriptors: self.identity(0, 0).limits.descriptors,
