@@ -1,0 +1,79 @@
+"""Sandpool's Python client: pools of isolated reinforcement-learning environments.
+
+Names are imported when first used, so that ``from sandpool.env import serve`` inside an environment costs neither numpy
+nor an HTTP client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sandpool.errors import (
+        AuthenticationError,
+        ConnectionLostError,
+        EnvironmentFailedError,
+        InvalidTypeError,
+        InvalidValueError,
+        LimitError,
+        NoServerError,
+        NotFoundError,
+        NotSupportedError,
+        PoolBusyError,
+        PoolClosedError,
+        PoolLostError,
+        PoolSequenceError,
+        ReplyError,
+        RequestRefusedError,
+        RowsFailedError,
+        SandpoolError,
+        SandpoolWarning,
+        ServerFailedError,
+        ServerTimeoutError,
+    )
+    from sandpool.pool.result import CallResult, StepResult
+    from sandpool.pool.rlpool import RLPool
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AuthenticationError",
+    "CallResult",
+    "ConnectionLostError",
+    "EnvironmentFailedError",
+    "InvalidTypeError",
+    "InvalidValueError",
+    "LimitError",
+    "NoServerError",
+    "NotFoundError",
+    "NotSupportedError",
+    "PoolBusyError",
+    "PoolClosedError",
+    "PoolLostError",
+    "PoolSequenceError",
+    "RLPool",
+    "ReplyError",
+    "RequestRefusedError",
+    "RowsFailedError",
+    "SandpoolError",
+    "SandpoolWarning",
+    "ServerFailedError",
+    "ServerTimeoutError",
+    "StepResult",
+    "__version__",
+]
+
+_HOMES = {"RLPool": "sandpool.pool.rlpool", "StepResult": "sandpool.pool.result", "CallResult": "sandpool.pool.result"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'sandpool' has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES.get(name, "sandpool.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

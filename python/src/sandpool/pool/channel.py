@@ -1,0 +1,182 @@
+"""One batch at a time: numbers, repeats after a broken connection, and replies decoded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sandpool.discovery import ServerAddress
+from sandpool.errors import (
+    ConnectionLostError,
+    PoolBusyError,
+    PoolSequenceError,
+    ReplyError,
+    SandpoolError,
+    ServerFailedError,
+    ServerTimeoutError,
+    error_from_reply,
+)
+from sandpool.transport.chunks import BrokenConnectionError
+from sandpool.transport.connection import Bytes, Connection, Reply
+from sandpool.transport.server import no_server
+from sandpool.values.decode import decode_json
+from sandpool.wire.message import CONTENT_TYPE, Message, decode_message
+
+_PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)
+_LONGEST_PAUSE_S = 1.0
+
+T = TypeVar("T")
+Encode = Callable[[int], "list[Bytes]"]
+
+
+class _Request:
+    """A numbered request, kept until it is known whether the pool has executed it."""
+
+    def __init__(self, head: bytes, body: list[Bytes], sequence: int, timeout_s: float, absorb: Callable[[Message], Any]) -> None:
+        self.head = head
+        self.body = body
+        self.sequence = sequence
+        self.timeout_s = timeout_s
+        self.absorb = absorb
+        self.was_sent = False
+
+
+class BatchChannel:
+    """Sends a pool's batches, each with the next number.
+
+    A connection that broke is opened again and the same request sent with the same number, for which the pool returns the reply
+    it has kept, so nothing is executed twice. A request whose fate is unknown, after an interrupt say, is settled the same way
+    before the next one is sent.
+    """
+
+    def __init__(self, address: ServerAddress, pool_id: str, next_sequence: int) -> None:
+        self._address = address
+        self._connection = Connection(address)
+        self._next = next_sequence
+        self._unsettled: _Request | None = None
+        self._lock = threading.Lock()
+        self._prefix = f"{address.path}/v1/pools/{pool_id}/"
+        self._headers = f" HTTP/1.1\r\nHost: {address.authority}\r\nAuthorization: Bearer {address.key}\r\nAccept: {CONTENT_TYPE}\r\n"
+        self._heads: dict[tuple[str, str], bytes] = {}
+
+    def exchange(self, operation: str, content_type: str, encode: Encode, absorb: Callable[[Message], T], timeout_s: float) -> T:
+        """Send one batch and return what `absorb` makes of its reply.
+
+        Args:
+            operation: `step`, `reset` or `call`.
+            content_type: media type of the body.
+            encode: makes the body's parts for a batch number.
+            absorb: takes the reply in; called also for a reply that was interrupted, before the next batch is sent.
+            timeout_s: longest time the pool may take.
+
+        Raises:
+            PoolBusyError: another thread, or another client, uses the pool now. Nothing was sent, or nothing was executed.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise PoolBusyError(
+                "The pool is handling a batch of another thread; expected one batch at a time.",
+                hint="Wait for the other call, or use a pool for each thread.",
+            )
+        try:
+            if self._unsettled is not None:
+                self._settle(self._unsettled)
+            body = encode(self._next)
+            head = self._head(operation, content_type, sum(map(len, body)))
+            request = _Request(head, body, self._next, timeout_s, absorb)
+            self._unsettled = request
+            return absorb(self._send(request))
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _head(self, operation: str, content_type: str, length_bytes: int) -> bytes:
+        start = self._heads.get((operation, content_type))
+        if start is None:
+            start = f"POST {self._prefix}{operation}{self._headers}Content-Type: {content_type}\r\nContent-Length: ".encode("latin-1")
+            self._heads[operation, content_type] = start
+        return b"%b%d\r\n\r\n" % (start, length_bytes)
+
+    def _settle(self, request: _Request) -> None:
+        try:
+            request.absorb(self._send(request, repeated=True))
+        except (ConnectionLostError, ServerTimeoutError, PoolBusyError):
+            raise
+        except SandpoolError:
+            self._unsettled = None
+
+    def _send(self, request: _Request, *, repeated: bool = False) -> Message:
+        """Send until there is a reply; returns or raises with the request settled, unless its fate is unknown."""
+        until = time.monotonic() + request.timeout_s
+        pause_s = 0.02
+        while True:
+            reply, sent_before = self._deliver(request)
+            repeated = repeated or sent_before
+            if reply.status == 200:
+                self._settled(request.sequence + 1)
+                return self._read(reply)
+            error = _error_of(reply)
+            if not (isinstance(error, PoolBusyError) and repeated and time.monotonic() < until):
+                break
+            # What keeps the pool busy is our own batch, sent over the connection that broke.
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        if isinstance(error, PoolSequenceError) and isinstance(error.details.get("expected"), int):
+            self._settled(error.details["expected"])
+        elif not isinstance(error, ServerFailedError) and not (isinstance(error, PoolBusyError) and repeated):
+            self._settled(request.sequence)
+        raise error
+
+    def _deliver(self, request: _Request) -> tuple[Reply, bool]:
+        broken: OSError | None = None
+        for pause_s in _PAUSES_S:
+            if broken is not None:
+                time.sleep(pause_s)
+            try:
+                return self._connection.exchange(request.head, request.body, request.timeout_s), request.was_sent
+            except TimeoutError as error:
+                request.was_sent = True
+                raise self._silent(request) from error
+            except BrokenConnectionError as error:
+                request.was_sent = True
+                broken = error
+            except OSError as error:
+                broken = error
+            except BaseException:
+                request.was_sent = True
+                raise
+        if not request.was_sent:
+            self._unsettled = None
+        if isinstance(broken, BrokenConnectionError):
+            raise ConnectionLostError(
+                f"The connection to {self._address.url} broke {len(_PAUSES_S)} times for the same batch: {broken}.",
+                hint="Is a proxy between that limits sizes or times? The server's log says what it saw.",
+            ) from broken
+        raise no_server(self._address, broken) from broken
+
+    def _silent(self, request: _Request) -> ServerTimeoutError:
+        return ServerTimeoutError(
+            f"The server {self._address.url} did not answer within {request.timeout_s:.0f} s, the most this batch may take.",
+            hint="Is its machine overloaded or stopped? The next call first finds out what became of this one.",
+        )
+
+    def _settled(self, next_sequence: int) -> None:
+        self._next = next_sequence
+        self._unsettled = None
+
+    def _read(self, reply: Reply) -> Message:
+        if reply.content_type != CONTENT_TYPE:
+            raise ReplyError(f"The server answered a batch with {reply.content_type!r}; expected {CONTENT_TYPE}.")
+        return decode_message(reply.body)
+
+
+def _error_of(reply: Reply) -> SandpoolError:
+    text = reply.body.tobytes()
+    try:
+        return error_from_reply(reply.status, decode_json(text))
+    except ValueError:
+        return error_from_reply(reply.status, text[:200].decode("utf-8", "replace"))

@@ -1,0 +1,104 @@
+"""Observations of a pool: the form fixed at its creation, and each row's last good one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sandpool.errors import ReplyError
+from sandpool.pool.selection import Rows
+from sandpool.values.decode import decode_json
+from sandpool.values.dtypes import dtype_of
+from sandpool.wire.message import Field
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class ArrayObservations:
+    """Observations of an array pool: one array ``(n, …)`` for each field of the layout.
+
+    What `merge` returns is the caller's own: it is never written to again.
+    """
+
+    def __init__(self, layout: dict[str, Any], n: int) -> None:
+        self._tree: dict[str, Any] = layout["tree"]
+        self._n = n
+        self._forms = [(dtype_of(field["dtype"]), tuple(field["shape"])) for field in layout["fields"]]
+        self._last: list[Array] = [np.zeros((n, *shape), dtype) for dtype, shape in self._forms]
+
+    def merge(self, fields: Sequence[Field], rows: Rows | None, failed: Sequence[int]) -> Any:
+        """Take a reply's observations; failed and unselected rows keep their last good one."""
+        columns = self._columns_of(fields, self._n if rows is None else len(rows))
+        if rows is None:
+            if failed:
+                places = list(failed)
+                for column, last in zip(columns, self._last, strict=True):
+                    column[places] = last[places]
+            self._last = columns
+        else:
+            good = ~np.isin(rows, failed)
+            for column, last in zip(columns, self._last, strict=True):
+                last[rows[good]] = column[good]
+        return self.last()
+
+    def last(self) -> Any:
+        """Return a copy of every row's last good observation, zeros where there was none."""
+        return _build(self._tree, self._last)
+
+    def _columns_of(self, fields: Sequence[Field], count: int) -> list[Array]:
+        columns: list[Array | None] = [None] * len(self._forms)
+        for field in fields:
+            if field.name == "obs" and field.field is not None and field.field < len(columns):
+                columns[field.field] = field.array
+        for column, (dtype, shape) in zip(columns, self._forms, strict=True):
+            if column is None or column.dtype != dtype or column.shape != (count, *shape):
+                received = "nothing" if column is None else f"{column.dtype} {column.shape}"
+                raise ReplyError(f"The reply's observations are {received}; the pool's layout says {dtype} {(count, *shape)}.")
+        return columns  # type: ignore[return-value]
+
+
+class ListObservations:
+    """Observations of a list pool: a list of n values, None for a row that failed before its first."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._last: list[Any] = [None] * n
+
+    def merge(self, fields: Sequence[Field], rows: Rows | None, failed: Sequence[int]) -> list[Any]:
+        """Take a reply's observations; failed rows are None, unselected ones keep their last good one."""
+        values = self._values_of(fields)
+        indices = range(self._n) if rows is None else rows.tolist()
+        if len(values) != len(indices):
+            raise ReplyError(f"The reply has {len(values)} observations for {len(indices)} rows.")
+        lost = frozenset(failed)
+        for index, value in zip(indices, values, strict=True):
+            if index not in lost:
+                self._last[index] = value
+        return [None if index in lost else value for index, value in enumerate(self._last)]
+
+    def last(self) -> list[Any]:
+        """Return every row's last good observation."""
+        return list(self._last)
+
+    def _values_of(self, fields: Sequence[Field]) -> list[Any]:
+        for field in fields:
+            if field.name == "obs" and field.array is None:
+                values = decode_json(field.text)
+                if isinstance(values, list):
+                    return values
+        raise ReplyError("The reply has no list of observations, which a list pool's must have.")
+
+
+def make_observations(layout: dict[str, Any], n: int) -> ArrayObservations | ListObservations:
+    """Make the store for a pool's layout, the `layout` member of its description."""
+    return ArrayObservations(layout, n) if layout["kind"] == "array" else ListObservations(n)
+
+
+def _build(tree: dict[str, Any], columns: list[Array]) -> Any:
+    if "field" in tree:
+        return columns[tree["field"]].copy()
+    if "dict" in tree:
+        return {name: _build(branch, columns) for name, branch in tree["dict"]}
+    return tuple(_build(branch, columns) for branch in tree["tuple"])

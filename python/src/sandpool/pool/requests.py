@@ -1,0 +1,77 @@
+"""Bodies of the batches of a pool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sandpool.errors import InvalidTypeError, InvalidValueError
+from sandpool.pool.channel import Encode
+from sandpool.pool.options import check_per_row, check_seed
+from sandpool.pool.selection import Selection
+from sandpool.values.encode import encode_json
+from sandpool.wire.message import CONTENT_TYPE, encode_message
+
+JSON = "application/json"
+
+
+def step_request(actions: Any, selection: Selection) -> tuple[str, Encode]:
+    """Return media type and body of a step with the actions of the selected rows, as `read_actions` returns them."""
+    where = selection.on_wire()
+    if isinstance(actions, np.ndarray):
+        return CONTENT_TYPE, lambda sequence: encode_message({"seq": sequence, "where": where}, "actions", actions)  # type: ignore[return-value]
+    text = encode_json(actions, "actions")
+    return JSON, lambda sequence: [b'{"seq":%d,"where":%b,"actions":%b}' % (sequence, json.dumps(where).encode(), text)]
+
+
+def reset_request(seed: object, options: object, hard: object, selection: Selection, n: int) -> tuple[str, Encode]:
+    """Return media type and body of a reset; a list of seeds or options has n items."""
+    if hard is not True and hard is not False:
+        raise InvalidTypeError(f"hard={hard!r:.80} was given; expected True or False.")
+    check_per_row("options", options, n)
+    if isinstance(options, (list, tuple)):
+        options = [options[row] for row in selection.indices()]
+    members = {
+        "seed": encode_json(_read_seed(seed, n), "seed"),
+        "where": encode_json(selection.on_wire(), "where"),
+        "hard": encode_json(hard, "hard"),
+        "options": encode_json(options, "options"),
+    }
+    return JSON, _with_sequence(members)
+
+
+def call_request(call: str, name: object, selection: Selection, timeout_s: float | None, **free: bytes) -> tuple[str, Encode]:
+    """Return media type and body of a call; `free` are its further members, encoded."""
+    if not isinstance(name, str) or not name:
+        raise InvalidTypeError(f"name is {name!r:.80}; expected the name of a method or attribute.")
+    members = {
+        "call": encode_json(call),
+        "name": encode_json(name),
+        "where": encode_json(selection.on_wire(), "where"),
+        "timeout": encode_json(timeout_s, "timeout"),
+        **free,
+    }
+    return JSON, _with_sequence(members)
+
+
+def _with_sequence(members: Mapping[str, bytes]) -> Encode:
+    rest = b"".join(b',"%b":%b' % (name.encode(), text) for name, text in members.items())
+    return lambda sequence: [b'{"seq":%d%b}' % (sequence, rest)]
+
+
+def _read_seed(seed: object, n: int) -> int | list[int | None] | None:
+    if seed is None or np.ndim(seed) == 0:  # type: ignore[arg-type]
+        check_seed("seed", seed)
+        return None if seed is None else int(seed)  # type: ignore[call-overload]
+    if not isinstance(seed, (list, tuple, np.ndarray)) or np.ndim(seed) != 1:
+        raise InvalidTypeError(f"seed is of type {type(seed).__name__}; expected None, a whole number, or a list of {n} of them.")
+    if len(seed) != n:
+        raise InvalidValueError(
+            f"seed is a list of {len(seed)}; expected {n}, one for each row of the pool.", hint="None stands for a row without a seed."
+        )
+    for row, item in enumerate(seed):
+        check_seed(f"seed[{row}]", item)
+    return [None if item is None else int(item) for item in seed]

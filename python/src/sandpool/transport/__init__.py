@@ -1,0 +1,1 @@
+"""How bytes get to the server and back."""

@@ -1,0 +1,1 @@
+"""Values of the environment protocol: tagged JSON to Python and back."""
