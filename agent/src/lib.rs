@@ -5,3 +5,4 @@
 //! `docs/environment-protocol.md` the one with an environment.
 
 pub mod isolation;
+pub mod relay;
