@@ -1,0 +1,87 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { type FSWatcher, watch } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { constants } from "node:os";
+import type { Duplex, Readable } from "node:stream";
+import { TOOL_PATH } from "../../host/run.ts";
+import { DriverError, type SandboxExit } from "../driver.ts";
+import { Tail } from "../tail.ts";
+import { type OciRuntime, readRuntimeLog, runtimeEnvironment } from "./runtime.ts";
+
+export interface Launched {
+  process: ChildProcess;
+  channel: Duplex;
+  output: Tail;
+  /** How the runtime's process ended; it waits for the container's. */
+  ended: Promise<SandboxExit>;
+}
+
+/**
+ * Runs the container in the runtime's foreground. The runtime stays as the container's parent: it alone can learn the exit status,
+ * and when this server dies it still removes the container once the agent has left. `--detach` would leave both to nobody.
+ */
+export function launch(runtime: OciRuntime, root: string, folder: string, id: string): Launched {
+  const args = ["--root", root, "--log", `${folder}/log`, "--log-format", "json"];
+  args.push("run", "--bundle", folder, "--preserve-fds", "1", "--pid-file", `${folder}/pid`, id);
+  const child = spawn(runtime.path, args, {
+    // Only these four descriptors; a session of its own, so that a terminal's Ctrl-C reaches the server and not the container.
+    stdio: ["ignore", "pipe", "pipe", "pipe"],
+    detached: true,
+    env: { PATH: TOOL_PATH, ...runtimeEnvironment() },
+    cwd: "/",
+  });
+  const output = new Tail();
+  output.follow(child.stdout as Readable);
+  output.follow(child.stderr as Readable);
+  const channel = child.stdio[3] as Duplex;
+  // An unhandled error event would end the server; whoever owns the channel adds a listener of its own.
+  channel.on("error", () => undefined);
+  const ended = new Promise<SandboxExit>((resolve) => {
+    child.once("error", () => resolve({ code: 127, signal: null }));
+    child.once("exit", (code, signal) => resolve(toExit(code, signal)));
+  });
+  return { process: child, channel, output, ended };
+}
+
+/** Resolves once the runtime has written the pid file, which it does when the first process runs. */
+export async function waitUntilStarted(launched: Launched, folder: string, signal: AbortSignal): Promise<number> {
+  let watcher: FSWatcher | undefined;
+  const scope = new AbortController();
+  try {
+    const written = new Promise<void>((resolve) => {
+      watcher = watch(folder, (_, name) => {
+        if (name === "pid") resolve();
+      });
+    });
+    const aborted = new Promise<never>((_, reject) => {
+      const fail = (): void => reject(signal.reason);
+      if (signal.aborted) fail();
+      signal.addEventListener("abort", fail, { once: true, signal: scope.signal });
+    });
+    const early = await Promise.race([written, aborted, launched.ended]);
+    const pid = Number(await readFile(`${folder}/pid`, "latin1").catch(() => "0"));
+    if (pid > 0) return pid;
+    throw await startFailure(launched, folder, early ?? null);
+  } finally {
+    watcher?.close();
+    scope.abort();
+  }
+}
+
+async function startFailure(launched: Launched, folder: string, exit: SandboxExit | null): Promise<DriverError> {
+  const log = await readRuntimeLog(`${folder}/log`);
+  const said = log || launched.output.text().slice(-2048) || "it said nothing";
+  return new DriverError(
+    "sandbox_start_failed",
+    `the container runtime could not start the sandbox: ${said}`,
+    "run `sandpool doctor`; if it finds nothing, the message above is the runtime's own",
+    { exit },
+  );
+}
+
+/** The runtime reports a signal as 128 + its number. */
+function toExit(code: number | null, signal: NodeJS.Signals | null): SandboxExit {
+  if (code === null || code <= 128) return { code, signal };
+  const name = Object.entries(constants.signals).find(([, number]) => number === code - 128)?.[0];
+  return name === undefined ? { code, signal: null } : { code: null, signal: name };
+}

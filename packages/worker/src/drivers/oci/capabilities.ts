@@ -1,0 +1,31 @@
+/**
+ * What the agent of a pool needs inside its own user namespace to give each environment its identity:
+ * mounts and unshare (SYS_ADMIN), ids (SETUID, SETGID, SETPCAP), workspaces of other uids (CHOWN, FOWNER, DAC_OVERRIDE),
+ * killing and measuring them (KILL, SYS_PTRACE; the ptrace system call itself is denied).
+ * NET_ADMIN is not among them: the runtime brings loopback up.
+ */
+const POOL = [
+  "CAP_CHOWN",
+  "CAP_DAC_OVERRIDE",
+  "CAP_FOWNER",
+  "CAP_KILL",
+  "CAP_SETGID",
+  "CAP_SETPCAP",
+  "CAP_SETUID",
+  "CAP_SYS_ADMIN",
+  "CAP_SYS_PTRACE",
+];
+
+export interface OciCapabilities {
+  bounding: string[];
+  effective: string[];
+  permitted: string[];
+  inheritable: string[];
+  ambient: string[];
+}
+
+/** None is ever inheritable or ambient: what the agent executes gets only what the agent raises for it. */
+export function capabilitySets(kind: "pool" | "none"): OciCapabilities {
+  const held = kind === "pool" ? POOL : [];
+  return { bounding: held, effective: held, permitted: held, inheritable: [], ambient: [] };
+}

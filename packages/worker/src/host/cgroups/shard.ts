@@ -1,0 +1,104 @@
+import { chmod, chown, readFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
+import { forEachLimited } from "../concurrency.ts";
+import type { CgroupHierarchy, ControllerName } from "./detect.ts";
+import { type GroupLimits, limitGroup, limitMemory } from "./limit.ts";
+import { makeGroup, writeControl } from "./write.ts";
+
+export interface RowGroups {
+  count: number;
+  bytes: number;
+  /** Host ids of the sandbox's root and of the group that may enter. */
+  ownerUid: number;
+  enterGid: number;
+}
+
+/** The groups of one sandbox. */
+export interface ShardGroups {
+  /** Relative to each controller's root. */
+  path: string;
+  /** Where the runtime puts the first process. */
+  processPath: string;
+  /** Host folder with `e0 …`, null without row groups. */
+  rowsFolder: string | null;
+}
+
+/** All groups of a server lie below this one, so that a crash leaves nothing anonymous. */
+export function serverGroup(key: string): string {
+  return `/sandpool-${key}`;
+}
+
+/** Makes the group of one sandbox with its limits, and below it one for each row. */
+export async function makeShardGroups(
+  hierarchy: CgroupHierarchy,
+  key: string,
+  id: string,
+  limits: GroupLimits,
+  rows: RowGroups | null,
+): Promise<ShardGroups> {
+  const parent = serverGroup(key);
+  const path = `${parent}/${id}`;
+  await makeIn(hierarchy, parent);
+  // One entity in the parent's queue would weigh as much as a single ordinary thread; give it one thread's weight a core.
+  await limitGroup(hierarchy, parent, { cpuShares: Math.min(262_144, 1024 * availableParallelism()) });
+  await makeIn(hierarchy, path);
+  await limitGroup(hierarchy, path, limits);
+  const rowsFolder = rows === null ? null : await makeRowGroups(hierarchy, path, rows);
+  // v2 has no processes in inner groups: the agent gets a leaf of its own. (The runtime makes it.)
+  return { path, processPath: hierarchy.version === 2 ? `${path}/agent` : path, rowsFolder };
+}
+
+async function makeIn(hierarchy: CgroupHierarchy, path: string): Promise<void> {
+  const controllers = Object.entries(hierarchy.controllers) as [ControllerName, string][];
+  if (hierarchy.version === 1) {
+    for (const root of new Set(controllers.map(([, root]) => root))) await makeGroup(root + path);
+    return;
+  }
+  const root = controllers[0]?.[1] ?? "";
+  await enableControllers(
+    `${root}${path.slice(0, path.lastIndexOf("/"))}`,
+    controllers.map(([name]) => name),
+  );
+  await makeGroup(root + path);
+}
+
+/** v2: a controller reaches children only through the parent's subtree_control. */
+async function enableControllers(folder: string, names: readonly string[]): Promise<void> {
+  const file = `${folder}/cgroup.subtree_control`;
+  const enabled = (await readFile(file, "utf8")).trim().split(/\s+/);
+  const missing = names.filter((name) => !enabled.includes(name));
+  if (missing.length > 0) await writeControl(file, missing.map((name) => `+${name}`).join(" "));
+}
+
+/**
+ * Who may move a process: the kernel asks for write permission on the target's cgroup.procs and,
+ * - v1: that the writer's effective uid is the moved process's uid or saved uid (a process that writes `0` moves itself);
+ * - v2: write permission on the cgroup.procs of the nearest common ancestor too, and that the writer's cgroup namespace
+ *   holds both groups (cgroup_attach_permissions), which is why a sandbox with row groups keeps the host's cgroup namespace on v2.
+ * Only cgroup.procs changes hands. The folders and limits stay the host root's, an id unmapped inside, so that no capability
+ * of the sandbox's user namespace reaches them.
+ */
+async function makeRowGroups(hierarchy: CgroupHierarchy, path: string, rows: RowGroups): Promise<string> {
+  const memory = hierarchy.controllers.memory ?? "";
+  const shard = memory + path;
+  const folder = `${shard}/rows`;
+  if (hierarchy.version === 2) await enableControllers(shard, ["memory"]);
+  await makeGroup(folder);
+  if (hierarchy.version === 2) {
+    await enableControllers(folder, ["memory"]);
+    await handOver(shard, rows);
+  }
+  const indices = Array.from({ length: rows.count }, (_, index) => index);
+  await forEachLimited(indices, 8, async (index) => {
+    const group = `${folder}/e${index}`;
+    await makeGroup(group);
+    await limitMemory(hierarchy.version, group, rows.bytes);
+    await handOver(group, rows);
+  });
+  return folder;
+}
+
+async function handOver(group: string, rows: RowGroups): Promise<void> {
+  await chown(`${group}/cgroup.procs`, rows.ownerUid, rows.enterGid);
+  await chmod(`${group}/cgroup.procs`, 0o664);
+}

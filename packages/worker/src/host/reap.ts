@@ -1,0 +1,93 @@
+import { readdir, readFile, rm } from "node:fs/promises";
+import { deleteContainer, findRuntime } from "../drivers/namespace/runtime.ts";
+import { detectCgroups } from "./cgroups/detect.ts";
+import { removeGroups, removeServerGroup } from "./cgroups/remove.ts";
+import { serverGroup } from "./cgroups/shard.ts";
+import { type HostFolders, hostFolders } from "./folders.ts";
+import { isAlive, parseIdentity } from "./identity.ts";
+import { mountsBelow, readMounts } from "./mountinfo.ts";
+import { runTool } from "./run.ts";
+import { reclaimStaleSlots } from "./uids/reclaim.ts";
+
+export interface ReapReport {
+  /** Ids of sandboxes of a dead server that were removed. */
+  sandboxes: string[];
+  uidSlots: number[];
+  /** Sandboxes of a server that still runs on the same data folder; never touched. */
+  alive: string[];
+  /** What could not be removed, one sentence each. */
+  left: string[];
+}
+
+/**
+ * Removes what a dead server of this data folder left on the host: containers, cgroups, mounts, folders and uid claims.
+ * To be called at start, before the first sandbox. Whose server is dead is told by pid, start time and boot, and containers are
+ * killed by their runtime, which compares start times too.
+ */
+export async function reapLeftovers(dataDir: string): Promise<ReapReport> {
+  const folders = hostFolders(dataDir);
+  const report: ReapReport = { sandboxes: [], uidSlots: [], alive: [], left: [] };
+  for (const id of await readdir(folders.sandboxes).catch(() => [])) {
+    if (await ownerIsAlive(`${folders.sandboxes}/${id}`)) report.alive.push(id);
+    else await reapSandbox(folders, id, report);
+  }
+  await removeEmptyServerGroup(folders, report);
+  report.uidSlots = await reclaimStaleSlots(folders.uids, (owner) => owner.key === folders.key).catch(
+    (error: Error) => {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") report.left.push(error.message);
+      return [];
+    },
+  );
+  return report;
+}
+
+async function reapSandbox(folders: HostFolders, id: string, report: ReapReport): Promise<void> {
+  const folder = `${folders.sandboxes}/${id}`;
+  const left = [
+    ...(await endContainer(folders, id)),
+    ...(await freeGroups(folders, id)),
+    ...(await unmountBelow(folder)),
+  ];
+  if (left.length > 0) {
+    report.left.push(...left);
+    return;
+  }
+  await rm(folder, { recursive: true, force: true });
+  report.sandboxes.push(id);
+}
+
+async function endContainer(folders: HostFolders, id: string): Promise<string[]> {
+  const runtime = await findRuntime();
+  if (runtime === null) return [`container ${id}: no OCI runtime is installed to remove it with`];
+  const deleted = await deleteContainer(runtime, folders.runtimeRoot, id);
+  return deleted.code === 0 ? [] : [`container ${id}: ${deleted.stderr.trim().slice(0, 300)}`];
+}
+
+async function freeGroups(folders: HostFolders, id: string): Promise<string[]> {
+  const cgroups = detectCgroups();
+  return cgroups === null ? [] : await removeGroups(cgroups, `${serverGroup(folders.key)}/${id}`);
+}
+
+async function removeEmptyServerGroup(folders: HostFolders, report: ReapReport): Promise<void> {
+  const cgroups = detectCgroups();
+  if (cgroups !== null && report.alive.length === 0) await removeServerGroup(cgroups, serverGroup(folders.key));
+}
+
+async function unmountBelow(folder: string): Promise<string[]> {
+  const left: string[] = [];
+  for (const point of mountsBelow(folder, readMounts()).reverse()) {
+    const finished = await runTool("umount", ["-l", "--", point]);
+    if (finished.code !== 0) left.push(`mount ${point}: ${finished.stderr.trim()}`);
+  }
+  return left;
+}
+
+/** A folder without a readable owner was cut off in the making: nothing started yet. */
+async function ownerIsAlive(folder: string): Promise<boolean> {
+  try {
+    const owner = parseIdentity(JSON.parse(await readFile(`${folder}/owner.json`, "utf8")));
+    return owner !== null && isAlive(owner);
+  } catch {
+    return false;
+  }
+}
