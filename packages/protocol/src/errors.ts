@@ -44,7 +44,6 @@ export const ERROR_CODES = {
   internal: { status: 500, meaning: "A fault of Sandpool itself; the request id finds it in the server's log." },
   agent_failed: { status: 502, meaning: "The agent inside a sandbox answered with a fault or not in its protocol." },
   server_closing: { status: 503, meaning: "The server is shutting down." },
-  too_many_connections: { status: 503, meaning: "The server has reached its connection limit." },
   deadline_passed: { status: 504, meaning: "The operation did not end before its deadline." },
   disk_full: { status: 507, meaning: "The host has not enough free disk space." },
   memory_short: { status: 507, meaning: "The host has not enough free memory for what was asked." },

@@ -1,0 +1,99 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { BATCH_CONTENT_TYPE, type BatchSummary, SandpoolError } from "@sandpool/protocol";
+import type { BatchEncoding, EncodedBatch, Pool } from "@sandpool/worker";
+import { callerOf } from "../http/gate.ts";
+import { readBody } from "../http/readBody.ts";
+import type { BatchOperation, Metrics } from "../metrics.ts";
+import type { ServerLimits } from "../options.ts";
+import type { PoolCatalog } from "../pools/catalog.ts";
+import { isBinaryBody, mediaType, parseCall, parseReset, parseStep } from "./requests.ts";
+
+export interface BatchContext {
+  catalog: PoolCatalog;
+  limits: ServerLimits;
+  metrics: Metrics;
+}
+
+/** Handles one batch of a pool on the bare request and response; the caller answers what it throws. */
+export async function handleBatch(
+  context: BatchContext,
+  operation: BatchOperation,
+  idOrName: string,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const startedMs = performance.now();
+  const pool = context.catalog.find(callerOf(request).owner, idOrName);
+  const encoding = request.headers.accept?.includes(BATCH_CONTENT_TYPE) ? "binary" : "json";
+  const run = operation === "observations" ? observe : BODY_OPERATIONS[operation];
+  const { batch, rows } = await run(context.limits, pool, request, encoding);
+  writeBatch(response, batch);
+  const { summary } = batch as EncodedBatch & { summary?: BatchSummary };
+  context.metrics.batch(operation, (performance.now() - startedMs) / 1000, rows, summary);
+}
+
+interface Ran {
+  batch: EncodedBatch;
+  rows: number;
+}
+
+type Run = (limits: ServerLimits, pool: Pool, request: IncomingMessage, encoding: BatchEncoding) => Promise<Ran>;
+
+const observe: Run = async (_limits, pool, _request, encoding) => {
+  return { batch: await pool.observations(encoding), rows: pool.n };
+};
+
+const BODY_OPERATIONS: Record<"step" | "reset" | "call", Run> = {
+  step: async (limits, pool, request, encoding) => {
+    const binary = isBinary(request);
+    const body = await readBody(request, limits.stepBodyBytes, limits.bodyIdleMs);
+    const input = parseStep(body, binary, limits.jsonDepth);
+    return { batch: await pool.step(input, encoding), rows: input.actions.count };
+  },
+  reset: async (limits, pool, request, encoding) => {
+    const body = await readJsonBody(limits, request);
+    const parsed = parseReset(body, limits.jsonDepth);
+    return { batch: await pool.reset(parsed, body, encoding), rows: selectedRows(pool, parsed.where) };
+  },
+  call: async (limits, pool, request, encoding) => {
+    const body = await readJsonBody(limits, request);
+    const parsed = parseCall(body, limits.jsonDepth);
+    return { batch: await pool.call(parsed, body, encoding), rows: selectedRows(pool, parsed.where) };
+  },
+};
+
+function isBinary(request: IncomingMessage): boolean {
+  return isBinaryBody(request.headers["content-type"], request.headers["content-encoding"]);
+}
+
+function readJsonBody(limits: ServerLimits, request: IncomingMessage): Promise<Buffer> {
+  if (isBinary(request)) throw mediaType("Content-Type", request.headers["content-type"]);
+  return readBody(request, limits.batchBodyBytes, limits.bodyIdleMs);
+}
+
+function selectedRows(pool: Pool, where: readonly boolean[] | readonly number[] | null | undefined): number {
+  if (where === null || where === undefined) return pool.n;
+  return typeof where[0] === "boolean" ? where.filter(Boolean).length : where.length;
+}
+
+/** One corked write: headers and chunks leave in one system call. */
+function writeBatch(response: ServerResponse, batch: EncodedBatch): void {
+  const { chunks } = batch;
+  if (response.destroyed) return;
+  response.writeHead(200, { "Content-Type": batch.contentType, "Content-Length": batch.length });
+  if (chunks.length === 1) {
+    response.end(chunks[0]);
+    return;
+  }
+  response.cork();
+  for (const chunk of chunks) response.write(chunk);
+  response.end();
+  response.uncork();
+}
+
+/** Thrown while the server shuts down. */
+export function serverClosing(): SandpoolError {
+  return new SandpoolError("server_closing", "the server is shutting down", {
+    hint: "pools end with it; create them again",
+  });
+}

@@ -1,0 +1,73 @@
+import {
+  CallRequest,
+  decodeStepBatch,
+  ResetRequest,
+  SandpoolError,
+  StepRequest,
+  type StepRequest as StepRequestType,
+} from "@sandpool/protocol";
+import type { StepInput } from "@sandpool/worker";
+import type { Static, TSchema } from "typebox";
+import { Compile } from "typebox/compile";
+import { explainInvalid } from "../http/explainInvalid.ts";
+import { parseJson } from "../http/parseJson.ts";
+
+const checkStep = Compile(StepRequest);
+const checkReset = Compile(ResetRequest);
+const checkCall = Compile(CallRequest);
+
+/** A step from either encoding; `rawBody` and `data` are the received bytes themselves. */
+export function parseStep(body: Buffer, binary: boolean, maxDepth: number): StepInput {
+  if (binary) {
+    const { seq, where, actions } = decodeStepBatch(body);
+    return { seq, where, actions: { kind: "array", ...actions } };
+  }
+  const request: StepRequestType = checked(checkStep, parseJson(body, maxDepth));
+  const { seq, where, actions } = request;
+  return { seq, where: where ?? null, actions: { kind: "json", count: actions.length, rawBody: body } };
+}
+
+export function parseReset(body: Buffer, maxDepth: number): ResetRequest {
+  return checked(checkReset, parseJson(body, maxDepth));
+}
+
+export function parseCall(body: Buffer, maxDepth: number): CallRequest {
+  return checked(checkCall, parseJson(body, maxDepth));
+}
+
+interface Checker<Schema extends TSchema> {
+  Check(value: unknown): boolean;
+  Errors(value: unknown): readonly { keyword: string; instancePath: string; message: string; params: object }[];
+  Type(): Schema;
+}
+
+function checked<Schema extends TSchema>(checker: Checker<Schema>, value: unknown): Static<Schema> {
+  if (checker.Check(value)) return value as Static<Schema>;
+  throw explainInvalid(checker.Errors(value), value);
+}
+
+/** Whether a body is binary. Throws `unsupported_media_type` for anything but the two exact types. */
+export function isBinaryBody(contentType: string | undefined, contentEncoding: string | undefined): boolean {
+  if (contentEncoding !== undefined && contentEncoding !== "identity")
+    throw mediaType("Content-Encoding", contentEncoding);
+  if (contentType === "application/json") return false;
+  if (contentType === "application/vnd.sandpool.batch") return true;
+  if (contentType !== undefined && isJsonType(contentType)) return false;
+  throw mediaType("Content-Type", contentType);
+}
+
+/** `application/json`, with `charset=utf-8` at most: nothing lenient, because two parsers could disagree about it. */
+export function isJsonType(contentType: string): boolean {
+  return /^application\/json(; ?charset="?utf-8"?)?$/i.test(contentType);
+}
+
+export function mediaType(header: string, received: string | undefined): SandpoolError {
+  return new SandpoolError(
+    "unsupported_media_type",
+    `${header} is ${JSON.stringify(received ?? null)}, which this route does not take`,
+    {
+      hint: "send application/json, or application/vnd.sandpool.batch to a pool's step, uncompressed",
+      details: { received: received ?? null },
+    },
+  );
+}

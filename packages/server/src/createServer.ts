@@ -1,0 +1,149 @@
+import type { AddressInfo } from "node:net";
+import { chooseLocalKey } from "./credentials/chooseLocalKey.ts";
+import { type Discovery, openDiscovery } from "./credentials/discovery.ts";
+import { type App, buildApp } from "./http/app.ts";
+import { Gate } from "./http/gate.ts";
+import { AllowedHosts } from "./http/hosts.ts";
+import { DEFAULT_LISTEN, type ListenAddress, parseListen, requireSafeListen } from "./http/listenAddress.ts";
+import { loadKeyring } from "./keys/loadKeyring.ts";
+import { KeyManager } from "./keys/manageKeys.ts";
+import { Metrics } from "./metrics.ts";
+import { DEFAULT_LIMITS, type ServerOptions } from "./options.ts";
+import { PoolCatalog } from "./pools/catalog.ts";
+import { PoolCreator } from "./pools/createPool.ts";
+import { IdempotencyRecords } from "./pools/idempotency.ts";
+import { type DataFolderLock, lockDataFolder } from "./store/lockDataFolder.ts";
+import { openStore, type Store } from "./store/openStore.ts";
+import { OperationJournal } from "./store/operations.ts";
+
+/** A listening server. */
+export interface RunningServer {
+  /** Base address, such as `http://127.0.0.1:7070`. */
+  readonly url: string;
+  /** The key in the credentials file: made at the first start, kept after. */
+  readonly key: string;
+  /** Rolls back creations, closes the worker and every pool, removes the url from the credentials file. */
+  close(): Promise<void>;
+}
+
+/**
+ * Starts the API on a worker. One server alone uses a data folder.
+ * Throws `data_folder_locked`, `data_folder_unknown`, `listen_refused` or `credentials_refused`.
+ *
+ * @example
+ * const server = await createServer({ worker, dataDir: "/var/lib/sandpool", listen: "127.0.0.1:7070", logger });
+ * await server.close();
+ */
+export async function createServer(options: ServerOptions): Promise<RunningServer> {
+  const address = parseListen(options.listen ?? DEFAULT_LISTEN);
+  requireSafeListen(address, options.tls !== undefined, options.insecure === true);
+  const lock = lockDataFolder(options.dataDir);
+  try {
+    return await startWith(options, address, lock);
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+async function startWith(options: ServerOptions, address: ListenAddress, lock: DataFolderLock): Promise<RunningServer> {
+  const store = await openStore(options.dataDir);
+  try {
+    const parts = await assemble(options, store);
+    const url = await listen(options, address, parts);
+    await parts.discovery.publish({ url, key: parts.key }).catch(async (error) => {
+      await parts.app.close();
+      throw error;
+    });
+    options.logger.info({ url, dataDir: options.dataDir }, "listening");
+    return { url, key: parts.key, close: once(() => stop(options, store, lock, parts, url)) };
+  } catch (error) {
+    await store.destroy();
+    throw error;
+  }
+}
+
+interface Parts {
+  app: App;
+  key: string;
+  discovery: Discovery;
+  catalog: PoolCatalog;
+  creator: PoolCreator;
+  setHosts(hosts: AllowedHosts): void;
+  startClosing(): void;
+}
+
+async function assemble(options: ServerOptions, store: Store): Promise<Parts> {
+  const { worker, logger } = options;
+  const journal = new OperationJournal(store, logger);
+  await journal.settleAtStart();
+  const keyring = await loadKeyring(store);
+  const keys = new KeyManager(store, keyring, journal);
+  const discovery = openDiscovery(options.credentialsFile);
+  const key = await chooseLocalKey(discovery, keyring, keys);
+  const catalog = await PoolCatalog.open(worker, store);
+  const records = new IdempotencyRecords(store);
+  await records.dropOld();
+  const creator = new PoolCreator(worker, catalog, journal, records);
+  let hosts = new AllowedHosts("http", 0, []);
+  let closing = false;
+  const app = await buildApp(
+    {
+      worker,
+      logger,
+      keys,
+      catalog,
+      creator,
+      journal,
+      gate: new Gate(keyring, () => hosts),
+      limits: { ...DEFAULT_LIMITS, ...options.limits },
+      metrics: new Metrics(() => catalog.countLive()),
+      scheme: schemeOf(options),
+      isClosing: () => closing,
+    },
+    options.tls,
+  );
+  const setHosts = (allowed: AllowedHosts) => {
+    hosts = allowed;
+  };
+  const startClosing = () => {
+    closing = true;
+  };
+  return { app, key, discovery, catalog, creator, setHosts, startClosing };
+}
+
+async function listen(options: ServerOptions, address: ListenAddress, { app, setHosts }: Parts): Promise<string> {
+  await app.listen({ host: address.host, port: address.port });
+  const { port } = app.server.address() as AddressInfo;
+  const names = ["localhost", "127.0.0.1", "[::1]", address.name, ...(options.allowedHosts ?? [])];
+  setHosts(new AllowedHosts(schemeOf(options), port, names));
+  const name = address.host === "0.0.0.0" || address.host === "::" ? "localhost" : address.name;
+  return `${schemeOf(options)}://${name}:${port}`;
+}
+
+async function stop(options: ServerOptions, store: Store, lock: DataFolderLock, parts: Parts, url: string) {
+  parts.startClosing();
+  parts.creator.abortAll();
+  try {
+    await options.worker.close();
+    await parts.catalog.recordStop();
+    await parts.discovery.withdraw(url);
+  } finally {
+    await parts.app.close();
+    await store.destroy();
+    lock.release();
+    options.logger.info({ url }, "stopped");
+  }
+}
+
+function schemeOf(options: ServerOptions): "http" | "https" {
+  return options.tls === undefined ? "http" : "https";
+}
+
+function once(action: () => Promise<void>): () => Promise<void> {
+  let result: Promise<void> | undefined;
+  return () => {
+    result ??= action();
+    return result;
+  };
+}

@@ -1,0 +1,50 @@
+import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import type { Logger } from "pino";
+import { type BatchContext, handleBatch, serverClosing } from "../batches/handleBatch.ts";
+import { matchBatch } from "../batches/matchBatch.ts";
+import type { Gate } from "./gate.ts";
+import { shortenKeepAlive } from "./httpServer.ts";
+import { sendError, toSandpoolError } from "./sendError.ts";
+
+export interface RequestContext extends BatchContext {
+  gate: Gate;
+  logger: Logger;
+  isClosing(): boolean;
+}
+
+/**
+ * The first code a request meets: the gate, then the step path, then everything else (`rest`, fastify).
+ * Batches pass no router, hook or schema library on their way; the gate in front is the same for all.
+ */
+export function serveRequests(context: RequestContext, rest: RequestListener): RequestListener {
+  return (request, response) => {
+    try {
+      if (context.isClosing()) throw serverClosing();
+      const identity = context.gate.admit(request);
+      if (identity === null) shortenKeepAlive(request, response, context.limits.anonymousKeepAliveMs);
+    } catch (error) {
+      answerError(context, request, response, error);
+      return;
+    }
+    const match = matchBatch(request.method ?? "", request.url ?? "");
+    if (match === null) {
+      rest(request, response);
+      return;
+    }
+    handleBatch(context, match.operation, match.idOrName, request, response).catch((error: unknown) =>
+      answerError(context, request, response, error),
+    );
+  };
+}
+
+/** Answers, counts and, for faults of our own, logs. */
+export function answerError(
+  context: Pick<RequestContext, "metrics" | "logger">,
+  request: IncomingMessage,
+  response: ServerResponse,
+  thrown: unknown,
+): void {
+  const error = toSandpoolError(thrown, context.logger);
+  context.metrics.error(error.code);
+  sendError(request, response, error);
+}

@@ -1,0 +1,86 @@
+import type { BatchSummary } from "@sandpool/protocol";
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+
+export type BatchOperation = "step" | "reset" | "call" | "observations";
+
+const BATCH_BUCKETS_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+/** Counts what the server did; labels come from fixed sets only, never from a client or a sandbox. */
+export class Metrics {
+  readonly registry = new Registry();
+  readonly #batches: Record<BatchOperation, { seconds: Histogram.Internal<"operation">; rows: Counter.Internal }>;
+  readonly #failures: Counter<"kind">;
+  readonly #stragglers: Counter;
+  readonly #errors: Counter<"code">;
+  readonly #operations: Counter<"kind" | "result">;
+
+  constructor(livePools: () => number) {
+    const registers = [this.registry];
+    collectDefaultMetrics({ register: this.registry });
+    const seconds = new Histogram({
+      name: "sandpool_batch_seconds",
+      help: "Time of a batch from the request's headers to its reply",
+      labelNames: ["operation"],
+      buckets: BATCH_BUCKETS_SECONDS,
+      registers,
+    });
+    const rows = new Counter({
+      name: "sandpool_rows_total",
+      help: "Rows handled",
+      labelNames: ["operation"],
+      registers,
+    });
+    const of = (operation: BatchOperation) => ({ seconds: seconds.labels(operation), rows: rows.labels(operation) });
+    this.#batches = { step: of("step"), reset: of("reset"), call: of("call"), observations: of("observations") };
+    this.#failures = new Counter({
+      name: "sandpool_failures_total",
+      help: "Failed rows",
+      labelNames: ["kind"],
+      registers,
+    });
+    this.#stragglers = new Counter({ name: "sandpool_stragglers_total", help: "Rows past their deadline", registers });
+    this.#errors = new Counter({
+      name: "sandpool_errors_total",
+      help: "Error replies",
+      labelNames: ["code"],
+      registers,
+    });
+    this.#operations = new Counter({
+      name: "sandpool_operations_total",
+      help: "State-changing operations",
+      labelNames: ["kind", "result"],
+      registers,
+    });
+    new Gauge({
+      name: "sandpool_pools",
+      help: "Live pools",
+      registers,
+      collect() {
+        this.set(livePools());
+      },
+    });
+  }
+
+  batch(operation: BatchOperation, seconds: number, rows: number, summary: BatchSummary | undefined): void {
+    const counters = this.#batches[operation];
+    counters.seconds.observe(seconds);
+    counters.rows.inc(summary?.rows ?? rows);
+    if (summary === undefined) return;
+    if (summary.stragglers > 0) this.#stragglers.inc(summary.stragglers);
+    for (const [kind, count] of Object.entries(summary.failures)) this.#failures.labels(failureKind(kind)).inc(count);
+  }
+
+  error(code: string): void {
+    this.#errors.labels(code).inc();
+  }
+
+  operation(kind: string, result: "done" | "failed"): void {
+    this.#operations.labels(kind, result).inc();
+  }
+}
+
+const FAILURE_KINDS = new Set(["timeout", "crash", "oom", "exception", "protocol", "lost"]);
+
+function failureKind(kind: string): string {
+  return FAILURE_KINDS.has(kind) ? kind : "other";
+}

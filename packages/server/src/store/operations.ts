@@ -1,0 +1,66 @@
+import { makeId } from "@sandpool/protocol";
+import type { Logger } from "pino";
+import type { Identity } from "../keys/keyring.ts";
+import type { Store } from "./openStore.ts";
+
+const KEPT_OPERATIONS = 100_000;
+
+/** One state-changing operation from its start to its audit line. */
+export interface Operation {
+  readonly id: string;
+  /** Ends it well; `objectId` is what it made or removed. */
+  done(objectId: string | null): Promise<void>;
+  failed(errorCode: string): Promise<void>;
+}
+
+/** Journals an operation before it happens and writes its one audit line when it ended. */
+export class OperationJournal {
+  readonly #store: Store;
+  readonly #logger: Logger;
+
+  constructor(store: Store, logger: Logger) {
+    this.#store = store;
+    this.#logger = logger;
+  }
+
+  async begin(kind: string, caller: Identity, objectId: string | null = null): Promise<Operation> {
+    const id = makeId("op");
+    const started = { id, owner: caller.owner, key_id: caller.keyId, kind, object_id: objectId };
+    await this.#store
+      .insertInto("operations")
+      .values({ ...started, state: "running", error_code: null, started_at: now(), ended_at: null })
+      .execute();
+    const end = async (state: "done" | "failed", object: string | null, errorCode: string | null) => {
+      await this.#store
+        .updateTable("operations")
+        .set({ state, object_id: object, error_code: errorCode, ended_at: now() })
+        .where("id", "=", id)
+        .execute();
+      this.#logger.info({ audit: { ...started, object_id: object, state, error_code: errorCode } }, "operation");
+    };
+    return { id, done: (object) => end("done", object, null), failed: (code) => end("failed", objectId, code) };
+  }
+
+  /** After a crash: whatever was running was interrupted. Also drops all but the newest lines. */
+  async settleAtStart(): Promise<void> {
+    const running = await this.#store
+      .updateTable("operations")
+      .set({ state: "interrupted", ended_at: now() })
+      .where("state", "=", "running")
+      .returning(["id", "kind", "owner", "key_id", "object_id"])
+      .execute();
+    for (const operation of running) {
+      this.#logger.warn({ audit: { ...operation, state: "interrupted" } }, "operation");
+    }
+    const oldest = this.#store
+      .selectFrom("operations")
+      .select("id")
+      .orderBy("started_at", "desc")
+      .limit(KEPT_OPERATIONS);
+    await this.#store.deleteFrom("operations").where("id", "not in", oldest).execute();
+  }
+}
+
+export function now(): string {
+  return new Date().toISOString();
+}
