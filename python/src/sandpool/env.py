@@ -16,11 +16,15 @@ descriptor, so that nothing printed by the environment, a C library or a child p
 Sections: serving, the environment behind one shape, values out, values in, spaces, errors, fork and identity, the channel.
 """
 
+# One file for old Pythons that starts in milliseconds: no pathlib. User code may raise anything, and every reply answers for it.
+# ruff: noqa: PTH112, PTH118, PTH120, PTH123, PTH208, D401, BLE001, S108, B905
+
 from __future__ import annotations
 
 import atexit
 import binascii
 import collections.abc
+import contextlib
 import errno
 import faulthandler
 import fcntl
@@ -34,7 +38,14 @@ import stat
 import struct
 import sys
 import traceback
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # annotations are never evaluated, so their forms may be newer than the oldest Python served
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn
+
+    _Encoder = Callable[[Any, "_Output"], str]
+    _Caster = Callable[[Any, bytes], Any]
 
 __all__ = ["serve"]
 
@@ -49,12 +60,12 @@ PROTOCOL = 1
 def serve(
     environment: Any = None,
     *,
-    reset: Optional[Callable[..., Any]] = None,
-    step: Optional[Callable[[Any], Any]] = None,
-    make: Optional[Callable[..., Any]] = None,
-    make_vec: Optional[Callable[..., Any]] = None,
-    close: Optional[Callable[[], Any]] = None,
-    reseed: Optional[Callable[[int], Any]] = None,
+    reset: Callable[..., Any] | None = None,
+    step: Callable[[Any], Any] | None = None,
+    make: Callable[..., Any] | None = None,
+    make_vec: Callable[..., Any] | None = None,
+    close: Callable[[], Any] | None = None,
+    reseed: Callable[[int], Any] | None = None,
     partial_reset: bool = False,
     row_seeds: bool = False,
 ) -> NoReturn:
@@ -89,7 +100,7 @@ def serve(
     session.run(_open_channel())
 
 
-def _maker_of(make: Callable[..., Any]) -> Tuple[Callable[[Any, Any], Any], bool]:
+def _maker_of(make: Callable[..., Any]) -> tuple[Callable[[Any, Any], Any], bool]:
     """`make` as a function of index and config, and whether it is run in each process rather than in the template."""
     parameters = inspect.signature(make).parameters
     places = [p.name for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -110,22 +121,22 @@ class _Session:
 
     def __init__(
         self,
-        make: Callable[[Any, Any], "_Environment"],
+        make: Callable[[Any, Any], _Environment],
         in_each_process: bool,
-        close: Optional[Callable[[], Any]],
-        reseed: Optional[Callable[[int], Any]],
+        close: Callable[[], Any] | None,
+        reseed: Callable[[int], Any] | None,
     ) -> None:
         self.make = make
         self.in_each_process = in_each_process
         self.user_close = close
         self.user_reseed = reseed
-        self.environment: Optional[_Environment] = None
+        self.environment: _Environment | None = None
         self.is_template = False
         self.config: Any = None
         self.seeded = False
         self.output = _Output()
 
-    def run(self, channel: "_Channel") -> NoReturn:
+    def run(self, channel: _Channel) -> NoReturn:
         self.channel = channel
         while True:
             line = self.channel.read_line()
@@ -145,18 +156,18 @@ class _Session:
             raw = self.channel.read_exactly(request["raw"]) if "raw" in request else b""
             if operation == "step":
                 return self.step(identity, request, raw)
-            handler = self.handlers.get(operation) if isinstance(operation, str) else None
+            handler = _HANDLERS.get(operation) if isinstance(operation, str) else None
             if handler is None:
-                raise ValueError(f"op {operation!r:.80} is unknown; this environment answers {', '.join(sorted(self.handlers))}, step")
+                raise ValueError(f"op {operation!r:.80} is unknown; this environment answers {', '.join(sorted(_HANDLERS))}, step")
             return handler(self, identity, request, raw)
-        except _BadLine as error:
+        except _BadLineError as error:
             return _error_line(None, "protocol", error)
         except MemoryError as error:
             return _error_line(identity, "oom", error)
         except Exception as error:
             return _error_line(identity, "exception", error)
 
-    def step(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def step(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         environment = self.environment or self.begin(None, None)
         if "action" not in request:
             raise ValueError(f"step has no member action; received the members {', '.join(request)}")
@@ -177,7 +188,7 @@ class _Session:
         )
         return output.finish(text, info)
 
-    def reset(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def reset(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         environment = self.environment or self.begin(None, None)
         seed = request.get("seed")
         if seed is not None and (type(seed) is not int or not 0 <= seed < 2**53):
@@ -190,14 +201,14 @@ class _Session:
         output.start()
         return output.finish(f'{{"id":{json.dumps(identity)},"obs":{_encode(observation, output)}', info)
 
-    def hello(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def hello(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         if request.get("template"):
             return self.hello_of_template(identity, request, raw)
         self.is_template = False
         environment = self.environment or self.begin(request.get("index"), _decode(request.get("config"), raw))
         return f'{{"id":{json.dumps(identity)},"ok":true,{environment.description}}}\n'.encode()
 
-    def hello_of_template(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def hello_of_template(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         """Make what every environment shares, then stand still, ready to be forked."""
         self.is_template = True
         self.config = _decode(request.get("config"), raw)
@@ -213,9 +224,11 @@ class _Session:
         known = known.replace('"features":[', '"features":["fork",', 1)
         return f'{{"id":{json.dumps(identity)},"ok":true,"template":true,{known}}}\n'.encode()
 
-    def begin(self, index: Any, config: Any) -> "_Environment":
-        """Make the environment. A program that cannot exits with its traceback on stderr: an error reply to hello would mean that it
-        speaks the plain subset."""
+    def begin(self, index: Any, config: Any) -> _Environment:
+        """Make the environment.
+
+        A program that cannot exits with its traceback on stderr: an error reply to hello would mean that it speaks the plain subset.
+        """
         try:
             self.environment = self.make(0 if index is None else index, config)
         except Exception:
@@ -223,7 +236,7 @@ class _Session:
             _flush_and_exit(1)
         return self.environment
 
-    def fork(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def fork(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         """Copy this process; the parent answers the request, the child says hello on its own channel."""
         descriptors = self.channel.take_descriptors(2)
         if not self.is_template:
@@ -242,9 +255,11 @@ class _Session:
             return f'{{"id":{json.dumps(identity)},"ok":true,"pid":{pid}}}\n'.encode()
         return self.become_child(request, raw, *descriptors)
 
-    def become_child(self, request: Dict[str, Any], raw: bytes, channel: int, stderr: int) -> bytes:
-        """In the forked child: take its identity and give its first line. A child that cannot ends before it, which the agent reads as a
-        failed fork, with the reason on the child's own stderr."""
+    def become_child(self, request: dict[str, Any], raw: bytes, channel: int, stderr: int) -> bytes:
+        """In the forked child: take its identity and give its first line.
+
+        A child that cannot ends before that line, which the agent reads as a failed fork, with the reason on the child's own stderr.
+        """
         try:
             self.channel.close()
             self.channel = _Channel(channel, channel)
@@ -270,7 +285,7 @@ class _Session:
         if self.user_reseed is not None:
             self.user_reseed(seed)
 
-    def call(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def call(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         environment = self.environment or self.begin(None, None)
         name = _name_of(request)
         if name in ("reset", "step", "close"):
@@ -284,23 +299,23 @@ class _Session:
             raise TypeError(f"{name!r} is a {type(found).__name__}, not a function; call it without arguments to read it")
         return self.result(identity, found)
 
-    def get(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def get_attribute(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         environment = self.environment or self.begin(None, None)
         return self.result(identity, _get_attribute(environment.target, _name_of(request)))
 
-    def set(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def set_attribute(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         environment = self.environment or self.begin(None, None)
         if "value" not in request:
             raise ValueError("set has no member value; expected the attribute's new value there")
         _set_attribute(environment.target, _name_of(request), _decode(request["value"], raw))
         return self.result(identity, None)
 
-    def has(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def has_attribute(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         environment = self.environment or self.begin(None, None)
         name = _name_of(request)
         return self.result(identity, any(hasattr(layer, name) for layer in _layers(environment.target)))
 
-    def wrapped(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def is_wrapped(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         environment = self.environment or self.begin(None, None)
         path = _name_of(request)
         wrappers = [layer for layer in _layers(environment.target) if hasattr(layer, "env")]
@@ -311,7 +326,7 @@ class _Session:
         output.start()
         return output.finish(f'{{"id":{json.dumps(identity)},"result":{_encode(value, output)}')
 
-    def close(self, identity: Any, request: Dict[str, Any], raw: bytes) -> bytes:
+    def close(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         reply = f'{{"id":{json.dumps(identity)},"ok":true}}\n'.encode()
         try:
             self.close_environment()
@@ -336,9 +351,18 @@ class _Session:
         elif self.environment.close is not None:
             self.environment.close()
 
-    handlers = {
-        "hello": hello, "reset": reset, "call": call, "get": get, "set": set, "has": has, "wrapped": wrapped, "fork": fork, "close": close,
-    }  # fmt: skip
+
+_HANDLERS: dict[str, Callable[[_Session, Any, dict[str, Any], bytes], bytes]] = {
+    "hello": _Session.hello,
+    "reset": _Session.reset,
+    "call": _Session.call,
+    "get": _Session.get_attribute,
+    "set": _Session.set_attribute,
+    "has": _Session.has_attribute,
+    "wrapped": _Session.is_wrapped,
+    "fork": _Session.fork,
+    "close": _Session.close,
+}
 
 
 def _flush_and_exit(status: int) -> NoReturn:
@@ -347,21 +371,19 @@ def _flush_and_exit(status: int) -> NoReturn:
         atexit._run_exitfuncs()
     finally:
         for stream in (sys.stdout, sys.stderr):
-            try:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
-            except (OSError, ValueError, AttributeError):
-                pass
         os._exit(status)
 
 
-class _BadLine(ValueError):
+class _BadLineError(ValueError):
     """A request line that is not one JSON object."""
 
 
-_scan = json.JSONDecoder().scan_once
+_scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
-def _parse_line(line: bytes) -> Dict[str, Any]:
+def _parse_line(line: bytes) -> dict[str, Any]:
     try:
         text = line.decode()
         try:
@@ -371,13 +393,13 @@ def _parse_line(line: bytes) -> Dict[str, Any]:
         if text[end:] != "\n":
             request = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _BadLine(f"received {line[:80]!r}, which is not JSON ({error}); expected one JSON object a line") from None
+        raise _BadLineError(f"received {line[:80]!r}, which is not JSON ({error}); expected one JSON object a line") from None
     if type(request) is not dict:
-        raise _BadLine(f"received {line[:80]!r}; expected one JSON object a line")
+        raise _BadLineError(f"received {line[:80]!r}; expected one JSON object a line")
     return request
 
 
-def _name_of(request: Dict[str, Any]) -> str:
+def _name_of(request: dict[str, Any]) -> str:
     name = request.get("name")
     if type(name) is not str:
         raise ValueError(f"name is {name!r:.80}; expected the name of an attribute")
@@ -392,11 +414,11 @@ def _name_of(request: Dict[str, Any]) -> str:
 class _Environment:
     """reset(seed, options) -> (observation, info) and step(action) -> 4 or 5 values, whatever the user gave."""
 
-    def __init__(self, target: Any, reset: Callable[[Any, Any], Tuple[Any, Any]], step: Callable[[Any], Any]) -> None:
+    def __init__(self, target: Any, reset: Callable[[Any, Any], tuple[Any, Any]], step: Callable[[Any], Any]) -> None:
         self.target = target
         self.reset = reset
         self.step = step
-        self.close: Optional[Callable[[], Any]] = None
+        self.close: Callable[[], Any] | None = None
         self.cast: Callable[[Any, bytes], Any] = _decode
         self.description = _describe(None)
 
@@ -433,11 +455,11 @@ def _environment_of_functions(reset: Any, step: Any) -> _Environment:
     return _Environment(target, _reset_of(reset, True, False, None), step)
 
 
-def _reset_of(function: Any, by_place: bool, strict: bool, seed_method: Any) -> Callable[[Any, Any], Tuple[Any, Any]]:
+def _reset_of(function: Any, by_place: bool, strict: bool, seed_method: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Look at the signature once and return reset(seed, options) -> (observation, info)."""
     takes_seed, takes_options, in_order = _reset_parameters(function, by_place)
 
-    def call(seed: Any, options: Any) -> Tuple[Any, Any]:
+    def call(seed: Any, options: Any) -> tuple[Any, Any]:
         if options is not None and not takes_options:
             raise TypeError(
                 f"reset received options {options!r:.200}, but the environment's reset takes none; add a parameter named options"
@@ -460,7 +482,7 @@ def _reset_of(function: Any, by_place: bool, strict: bool, seed_method: Any) -> 
     return call
 
 
-def _reset_parameters(function: Any, by_place: bool) -> Tuple[bool, bool, bool]:
+def _reset_parameters(function: Any, by_place: bool) -> tuple[bool, bool, bool]:
     """Whether reset takes a seed, whether it takes options, and whether they are told by their places rather than by name."""
     try:
         parameters = inspect.signature(function).parameters
@@ -478,7 +500,7 @@ def _reset_parameters(function: Any, by_place: bool) -> Tuple[bool, bool, bool]:
     return "seed" in named, "options" in named, False
 
 
-def _five_values(result: Any) -> Tuple[Any, Any, Any, Any, Any]:
+def _five_values(result: Any) -> tuple[Any, Any, Any, Any, Any]:
     """A step's result as five values; the four of old gym's are told apart by `TimeLimit.truncated`."""
     if isinstance(result, (tuple, list)) and len(result) == 5:
         return tuple(result)
@@ -500,9 +522,9 @@ def _plain_reward(reward: Any) -> float:
     return float(value)
 
 
-def _layers(target: Any) -> Any:
+def _layers(target: Any) -> Iterator[Any]:
     """The object and what it wraps, outermost first."""
-    seen = []
+    seen: list[Any] = []
     while target is not None and not any(target is one for one in seen):
         yield target
         seen.append(target)
@@ -564,14 +586,13 @@ DIGITS_MAX = 400
 _TOO_BIG = 10**DIGITS_MAX
 HEADS_MAX = 4096
 _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_Encoder = Callable[[Any, "_Output"], str]
 
 
 class _Output:
     """One reply while it is built: the arrays that follow its line, and how strict it is."""
 
     def __init__(self) -> None:
-        self.chunks: List[bytes] = []
+        self.chunks: list[bytes] = []
         self.size = 0
         self.lenient = False  # in info and metadata: what cannot be sent becomes its repr, and no array goes raw
         self.warned: Any = set()
@@ -655,7 +676,7 @@ def _encode_list(value: Any, output: _Output) -> str:
 
 
 def _has_huge(value: Any) -> bool:
-    numbers = [item for item in value if type(item) is int]
+    numbers: list[int] = [item for item in value if type(item) is int]
     return max(numbers) >= _TOO_BIG or min(numbers) <= -_TOO_BIG
 
 
@@ -709,7 +730,7 @@ def _is_odd(dtype: Any) -> bool:
 
 
 def _is_extension(dtype: Any) -> bool:
-    return dtype.type is not sys.modules["numpy"].void
+    return bool(dtype.type is not sys.modules["numpy"].void)
 
 
 def _encode_odd_array(value: Any, output: _Output) -> str:
@@ -745,9 +766,9 @@ def _base64(data: bytes) -> str:
 _quote = json.encoder.encode_basestring
 _encode_plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 _PLAIN_TYPES = frozenset((int, float, str, bool, type(None)))
-_KEY_HEADS: Dict[str, str] = {}
-_ARRAY_HEADS: Dict[Any, str] = {}
-_ENCODERS: Dict[type, _Encoder] = {
+_KEY_HEADS: dict[str, str] = {}
+_ARRAY_HEADS: dict[Any, str] = {}
+_ENCODERS: dict[type, _Encoder] = {
     type(None): lambda value, output: "null",
     bool: lambda value, output: "true" if value else "false",
     int: _encode_int,
@@ -758,7 +779,7 @@ _ENCODERS: Dict[type, _Encoder] = {
     tuple: _encode_tuple,
     dict: _encode_dict,
 }
-_ENCODERS_OF_BASES: List[Tuple[Any, _Encoder]] = [
+_ENCODERS_OF_BASES: list[tuple[Any, _Encoder]] = [
     (int, _encode_int),
     (float, _encode_float),
     (str, lambda value, output: _quote(str.__str__(value))),
@@ -812,7 +833,7 @@ def _read_array(form: Any, raw: bytes) -> Any:
         ) from None
 
 
-def _array_parts(form: Any, raw: bytes) -> Tuple[str, Tuple[int, ...], bytes]:
+def _array_parts(form: Any, raw: bytes) -> tuple[str, tuple[int, ...], bytes]:
     dtype, shape = form[0], tuple(form[1])
     if type(dtype) is not str or any(type(size) is not int or size < 0 for size in shape):
         raise ValueError("dtype must be text and shape a list of sizes")
@@ -829,7 +850,7 @@ _STRUCT_CODES = {
 }  # fmt: skip
 
 
-def _nest(items: List[Any], shape: Tuple[int, ...]) -> Any:
+def _nest(items: list[Any], shape: tuple[int, ...]) -> Any:
     if not shape:
         return items[0]
     if len(shape) == 1:
@@ -854,7 +875,7 @@ def _read_graph(members: Any, raw: bytes) -> Any:
     return gymnasium.spaces.GraphInstance(**parts) if gymnasium is not None else parts
 
 
-_READERS: Dict[str, Callable[[Any, bytes], Any]] = {
+_READERS: dict[str, Callable[[Any, bytes], Any]] = {
     "$nd": _read_array,
     "$tuple": _read_tuple,
     "$bytes": lambda text, raw: binascii.a2b_base64(text),
@@ -886,7 +907,7 @@ def _space_of(space: Any) -> Any:
     return dict({"type": kind}, **_SPACES[kind](space))
 
 
-def _box_of(space: Any) -> Dict[str, Any]:
+def _box_of(space: Any) -> dict[str, Any]:
     return {"dtype": space.dtype.str, "shape": list(space.shape), "low": space.low, "high": space.high}
 
 
@@ -894,7 +915,7 @@ def _integer(value: Any) -> int:
     return int(value)
 
 
-_SPACES: Dict[str, Callable[[Any], Dict[str, Any]]] = {
+_SPACES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "Box": _box_of,
     "Discrete": lambda s: {"n": _integer(s.n), "start": _integer(getattr(s, "start", 0)), "dtype": s.dtype.str},
     "MultiDiscrete": lambda s: {
@@ -910,8 +931,6 @@ _SPACES: Dict[str, Callable[[Any], Dict[str, Any]]] = {
     "Graph": lambda s: {"node": _space_of(s.node_space), "edge": _space_of(s.edge_space)},
     "OneOf": lambda s: {"spaces": [_space_of(one) for one in s.spaces]},
 }
-
-_Caster = Callable[[Any, bytes], Any]
 
 
 def _caster_of(space: Any) -> _Caster:
@@ -1040,7 +1059,7 @@ def _cast_graph(space: Any) -> _Caster:
     return cast
 
 
-_CASTERS: Dict[str, Callable[[Any], _Caster]] = {
+_CASTERS: dict[str, Callable[[Any], _Caster]] = {
     "Box": _cast_array,
     "Discrete": _cast_discrete,
     "MultiDiscrete": _cast_array,
@@ -1092,7 +1111,7 @@ def _without_surrogates(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _refuse_fork(identity: Any, blockers: List[Dict[str, Any]]) -> bytes:
+def _refuse_fork(identity: Any, blockers: list[dict[str, Any]]) -> bytes:
     known = {
         "kind": "fork_unsupported",
         "type": "RuntimeError",
@@ -1135,15 +1154,15 @@ def _freshen_generators() -> None:
 
 CLONE_PARENT, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_NEWNS = 0x8000, 0x200000, 0x1000000, 0x20000
 SIGCHLD = 17
-MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 2, 4, 32, 4096
+MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MNT_DETACH = 2, 4, 32, 4096, 2
 PR_SET_DUMPABLE, PR_GET_TID_ADDRESS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 4, 40, 47, 4
 CAPABILITY_VERSION_3 = 0x20080522
 CLONE_NUMBERS = {"x86_64": 56, "aarch64": 220}
 
 
-def _fork_blockers(channel: "_Channel") -> List[Dict[str, Any]]:
+def _fork_blockers(channel: _Channel) -> list[dict[str, Any]]:
     """Why a fork of this process would not be a whole copy of it: other threads, child programs, no socket to pass descriptors on."""
-    blockers: List[Dict[str, Any]] = []
+    blockers: list[dict[str, Any]] = []
     if not channel.is_socket:
         blockers.append({"reason": "the channel is not a unix socket; SANDPOOL_FD was not given"})
     own = str(os.getpid())
@@ -1156,7 +1175,7 @@ def _fork_blockers(channel: "_Channel") -> List[Dict[str, Any]]:
     return blockers
 
 
-def _child_programs() -> List[str]:
+def _child_programs() -> list[str]:
     """Live children; one that exited and was not waited for is no obstacle."""
     children = []
     for entry in os.listdir("/proc"):
@@ -1182,7 +1201,8 @@ def _read_name(path: str) -> str:
 def _fork_orphan() -> int:
     """Fork so that the child's parent is this process's own parent at once, which can then wait for it: 0 in the child, else its pid.
 
-    One raw clone does it (fork itself has no such flag); where the kernel or the machine refuses, two forks do."""
+    One raw clone does it (fork itself has no such flag); where the kernel or the machine refuses, two forks do.
+    """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -1276,6 +1296,11 @@ class _Native:
         self.check(self.library.mount(source.encode(), target.encode(), None, MS_BIND, None), f"bind {source} on {target}")
         self.check(self.library.mount(None, target.encode(), None, flags, None), f"remount {target}")
 
+    def detach(self, target: str) -> None:
+        """Let go of the mount where the agent keeps all rows' quotas: held here too, they would outlive their rows."""
+        if self.library.umount2(target.encode(), MNT_DETACH) != 0 and self.last_errno() != errno.EINVAL:
+            raise OSError(self.last_errno(), f"umount {target}: {os.strerror(self.last_errno())}")
+
     def set_dumpable(self) -> None:
         self.check(self.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
 
@@ -1293,7 +1318,7 @@ class _Native:
         self.check(self.library.capset(header, data), "capset")
 
 
-_native_once: List[_Native] = []
+_native_once: list[_Native] = []
 
 
 def _native() -> _Native:
@@ -1302,9 +1327,11 @@ def _native() -> _Native:
     return _native_once[0]
 
 
-def _enter_identity(request: Dict[str, Any], stderr: int) -> None:
-    """Become environment `index`: its memory group, user, mounts, limits, folders, session and descriptors. The order matters: the group
-    is written to with the template's rights, ids come before mounts, and capabilities go last."""
+def _enter_identity(request: dict[str, Any], stderr: int) -> None:
+    """Become environment `index`: its memory group, user, mounts, limits, folders, session and descriptors.
+
+    The order matters: the group is written to with the template's rights, ids come before mounts, capabilities go after them.
+    """
     workspace = request["workspace"]
     if request.get("isolated"):
         native = _native()
@@ -1318,32 +1345,43 @@ def _enter_identity(request: Dict[str, Any], stderr: int) -> None:
         native.unshare_mounts()
         for folder, target in (("workspace", "/workspace"), ("tmp", "/tmp"), ("shm", "/dev/shm")):
             native.bind(os.path.join(workspace, folder), target)
+        native.detach(os.path.dirname(workspace))
         native.set_capabilities(effective=False, permitted=bool(request.get("branching")))
         _set_limits(request.get("rlimits") or {}, ("as", "nproc"))
-        native.set_dumpable()
+        native.set_dumpable()  # also gives back /proc/self, which changing ids took
         home, temporary = "/workspace", "/tmp"
     else:
         _set_limits(request.get("rlimits") or {}, ("as",))  # processes are counted by user, and all share one here
         home, temporary = (os.path.join(workspace, name) for name in ("workspace", "tmp"))
         home, temporary = (path if os.path.isdir(path) else workspace for path in (home, temporary))
+    _raise_oom_score(request.get("oom_score_adj"))
     os.chdir(home)
     os.environ.update(HOME=home, TMPDIR=temporary, PWD=home)
     if "tempfile" in sys.modules:
-        sys.modules["tempfile"].tempdir = None
+        vars(sys.modules["tempfile"])["tempdir"] = None
     os.setsid()
     _redirect_standard_streams(stderr)
     os.close(stderr)
 
 
-def _set_limits(limits: Dict[str, Any], names: Tuple[str, ...]) -> None:
+def _raise_oom_score(score: Any) -> None:
+    """Be killed before the agent and the template when memory runs out; where that cannot be said, the order stays as it is."""
+    if score is not None:
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write(str(score))
+
+
+def _set_limits(limits: dict[str, Any], names: tuple[str, ...]) -> None:
     for name in names:
         if limits.get(name) is not None:
             resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (limits[name], limits[name]))
 
 
 def _hide_ambient_capabilities() -> None:
-    """The agent starts a template with the few capabilities its forks need. Keep them permitted, but out of reach of every program that
-    the environment's code starts."""
+    """Put the few capabilities that a template's forks need out of reach of every program that the environment's code starts.
+
+    They stay permitted, which the fork's child makes use of; the agent gave them as ambient ones, which child programs would inherit.
+    """
     with open("/proc/self/status") as file:
         ambient = next((line.split()[1] for line in file if line.startswith("CapAmb:")), "0")
     if int(ambient, 16):
@@ -1370,17 +1408,16 @@ class _Channel:
         self.outgoing = outgoing
         self.is_socket = stat.S_ISSOCK(os.fstat(incoming).st_mode)
         self.buffer = b""
-        self.descriptors: List[int] = []
+        self.descriptors: list[int] = []
         self.socket = socket.socket(fileno=incoming) if self.is_socket else None
 
     def read_line(self) -> bytes:
         """The next line with its newline; empty at the end of the channel. The ordinary line comes whole, in one read."""
         data = self.buffer or self.receive()
         end = data.find(b"\n") + 1
-        if end == len(data) or not data:
-            if end or not data:
-                self.buffer = b""
-                return data
+        if end == len(data):
+            self.buffer = b""
+            return data
         chunks = []
         while not end:
             chunks.append(data)
@@ -1418,7 +1455,7 @@ class _Channel:
                 self.descriptors.extend(struct.unpack(f"{len(payload) // 4}i", payload[: len(payload) // 4 * 4]))
         return data
 
-    def take_descriptors(self, count: int) -> List[int]:
+    def take_descriptors(self, count: int) -> list[int]:
         taken, self.descriptors = self.descriptors[:count], self.descriptors[count:]
         return taken
 
@@ -1447,12 +1484,12 @@ class _Channel:
 ANCILLARY_BYTES = socket.CMSG_SPACE(8 * 4)
 
 
-def _close_all(descriptors: List[int]) -> None:
+def _close_all(descriptors: list[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
 
 
-def _claim_channel(given: Optional[str]) -> _Channel:
+def _claim_channel(given: str | None) -> _Channel:
     """Move the protocol to descriptors of its own, which child programs do not inherit, and leave 0 and 1 harmless."""
     if given is None:
         if os.isatty(0):
@@ -1488,7 +1525,7 @@ def _redirect_standard_streams(stderr: int) -> None:
         os.dup2(stderr, 2)
 
 
-_claimed: List[_Channel] = []
+_claimed: list[_Channel] = []
 
 
 def _open_channel() -> _Channel:
