@@ -1,4 +1,4 @@
-import { lstat, readdir, readlink } from "node:fs/promises";
+import { lstat, readdir, readlink, realpath } from "node:fs/promises";
 import { dirname, join, posix } from "node:path";
 import { SandpoolError } from "../errors.ts";
 
@@ -48,14 +48,16 @@ async function collectInto(entries: ArchiveEntry[], root: string, folder: string
 }
 
 async function readInnerLink(root: string, path: string): Promise<string> {
+  // Read as text and followed on disk: a link through another link can look inner and lead out.
   const target = await readlink(join(root, path));
-  const resolved = posix.normalize(posix.join(dirname(path), target));
-  if (!posix.isAbsolute(target) && resolved !== ".." && !resolved.startsWith("../")) return target;
+  const written = posix.normalize(posix.join(dirname(path), target));
+  const followed = await realpath(join(root, path)).catch(() => null);
+  const escapes = written === ".." || written.startsWith("../") || posix.isAbsolute(target);
+  const leaves = followed !== null && followed !== root && !followed.startsWith(`${root}/`);
+  if (!escapes && !leaves) return target;
   throw new SandpoolError(
     "bad_environment",
     `The link ${join(root, path)} leads to ${target}, outside the environment's folder.`,
-    {
-      hint: "Copy what it points to into the folder, or make it a relative link inside.",
-    },
+    { hint: "Copy what it points to into the folder, or make it a relative link inside." },
   );
 }

@@ -1,4 +1,4 @@
-import { stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { SandpoolError } from "../errors.ts";
 import { type ArchiveEntry, collectFolder, sortEntries } from "./collect.ts";
@@ -18,7 +18,9 @@ export async function packEnvironment(environmentPath: string): Promise<Archive>
     });
   });
   if (!facts.isDirectory() && !facts.isFile()) throw noEntry(source, "it is neither a folder nor a file");
-  const entries = facts.isDirectory() ? await collectFolder(source) : [singleFile(source, (facts.mode & 0o100) !== 0)];
+  const entries = facts.isDirectory()
+    ? await collectFolder(await realpath(source))
+    : [singleFile(source, (facts.mode & 0o100) !== 0)];
   const entry = facts.isDirectory() ? chooseEntry(source, entries) : basename(source);
   return packEntries(await withHelper(entries), entry);
 }
@@ -40,7 +42,7 @@ function chooseEntry(source: string, entries: readonly ArchiveEntry[]): string {
 
 async function withHelper(entries: ArchiveEntry[]): Promise<ArchiveEntry[]> {
   const present = new Set(entries.map((entry) => entry.path));
-  if (present.has("sandpool/env.py") || present.has("sandpool.py")) return entries;
+  if (present.has("sandpool/env.py")) return entries;
   const added: ArchiveEntry[] = [];
   if (!present.has("sandpool")) added.push({ kind: "folder", path: "sandpool" });
   if (!present.has("sandpool/__init__.py")) {

@@ -35,7 +35,7 @@ export function discoverEndpoint(
     );
   }
   const origin = normaliseUrl(url);
-  const key = explicit.apiKey ?? keyFor(origin, file, variables);
+  const key = explicit.apiKey ?? keyFor(origin, explicit.url !== undefined, file, variables);
   if (!key) {
     throw new SandpoolError(
       "no_server_configured",
@@ -57,9 +57,11 @@ export function discoverEndpoint(
   return { url: origin, key };
 }
 
-function keyFor(origin: string, file: Partial<Endpoint>, variables: Variables): string | undefined {
+function keyFor(origin: string, explicit: boolean, file: Partial<Endpoint>, variables: Variables): string | undefined {
   const { SANDPOOL_URL: variableUrl, SANDPOOL_API_KEY: variableKey } = variables;
-  if (variableKey && variableUrl && normaliseUrl(variableUrl) === origin) return variableKey;
+  // Without SANDPOOL_URL, the variable's key belongs to a url given by hand, never to the one in the file.
+  const forVariable = variableUrl ? normaliseUrl(variableUrl) === origin : explicit;
+  if (variableKey && forVariable) return variableKey;
   return file.url && file.key && normaliseUrl(file.url) === origin ? file.key : undefined;
 }
 

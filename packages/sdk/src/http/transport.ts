@@ -13,6 +13,8 @@ export interface RequestOptions {
   retries?: number;
   /** Codes that a repeated request may meet while its first copy still runs; they are retried, not thrown. */
   busyCodes?: readonly string[];
+  /** An earlier send of this request may still run. */
+  repeated?: boolean;
 }
 
 const FIRST_RETRY_DELAY_MS = 100;
@@ -40,7 +42,8 @@ export class Transport {
         return await this.sendOnce(method, path, options, read);
       } catch (cause) {
         if (options.signal?.aborted) throw options.signal.reason;
-        const stillRunning = broken > 0 && options.busyCodes?.includes((cause as SandpoolError).code);
+        const mayStillRun = broken > 0 || options.repeated === true;
+        const stillRunning = mayStillRun && options.busyCodes?.includes((cause as SandpoolError).code);
         if (cause instanceof SandpoolError && !stillRunning) throw cause;
         if (!stillRunning) broken += 1;
         if (broken >= attempts) throw this.connectionError(method, path, attempt, cause);

@@ -4,28 +4,25 @@ import type { dtypeOf } from "../values/dtypes.ts";
 import { encodeValue } from "../values/encode.ts";
 import { NdArray } from "../values/ndarray.ts";
 import type { Value } from "../values/types.ts";
-import { inRowOrder, type Selection } from "./selection.ts";
+import type { BatchBody } from "./batches.ts";
+import { pickRows, type Selection } from "./selection.ts";
 
 /** Actions of a step: a list with one value a selected row, or one array whose first axis is the selected rows. */
 export type Actions = readonly Value[] | NdArray | Parameters<typeof dtypeOf>[0];
 
-export interface StepBody {
-  body: string | Uint8Array;
-  contentType: string;
-}
-
-/** The request body of a step: one contiguous buffer for an array, JSON for a list. */
-export function encodeStep(seq: number, actions: Actions, selection: Selection): StepBody {
+/** Checks the actions now; the returned function makes the body for a batch number: one buffer for an array, JSON for a list. */
+export function encodeStep(actions: Actions, selection: Selection, n: number): (seq: number) => BatchBody {
   const array = toArray(actions);
-  const count = array === null ? (actions as readonly Value[]).length : (array.shape[0] ?? 0);
-  if (count !== selection.count) {
-    throw new ArgumentError(`${count} actions for ${selection.count} selected rows; expected one a selected row.`);
+  if (array !== null) {
+    const data = selectedBytes(array, selection, n);
+    return (seq) => encodeArrayStep(seq, array, data, selection);
   }
-  if (array !== null) return encodeArrayStep(seq, array, selection);
-  const ordered = inRowOrder(actions as readonly Value[], selection).map((action, index) =>
-    encodeValue(action, `actions[${index}]`),
-  );
-  return { body: JSON.stringify({ seq, actions: ordered, where: selection.rows }), contentType: "application/json" };
+  const selected = pickRows("actions", actions as readonly Value[], selection, n);
+  const encoded = selected.map((action, index) => encodeValue(action, `actions[${index}]`));
+  return (seq) => ({
+    body: JSON.stringify({ seq, actions: encoded, where: selection.rows }),
+    contentType: "application/json",
+  });
 }
 
 function toArray(actions: Actions): NdArray | null {
@@ -35,15 +32,19 @@ function toArray(actions: Actions): NdArray | null {
   throw new ArgumentError(`actions is a ${typeof actions}; expected a list, a typed array or an NdArray.`);
 }
 
-function encodeArrayStep(seq: number, array: NdArray, selection: Selection): StepBody {
-  const field = { name: "actions", dtype: array.dtype, shape: array.shape, data: orderedBytes(array, selection) };
-  const { chunks, length } = encodeBatch({ seq, where: selection.rows }, [field]);
+function encodeArrayStep(seq: number, array: NdArray, data: Buffer[], selection: Selection): BatchBody {
+  const shape = [selection.count, ...array.shape.slice(1)];
+  const { chunks, length } = encodeBatch({ seq, where: selection.rows }, [
+    { name: "actions", dtype: array.dtype, shape, data },
+  ]);
   return { body: Buffer.concat(chunks, length), contentType: BATCH_CONTENT_TYPE };
 }
 
-function orderedBytes(array: NdArray, selection: Selection): Buffer[] {
-  if (selection.order === null) return [asBuffer(array)];
-  return selection.order.map((place) => asBuffer(array.row(place)));
+function selectedBytes(array: NdArray, selection: Selection, n: number): Buffer[] {
+  const places = Array.from({ length: array.shape[0] ?? 0 }, (_, place) => place);
+  const picked = pickRows("actions", places, selection, n);
+  if (picked === places) return [asBuffer(array)];
+  return picked.map((place) => asBuffer(array.row(place)));
 }
 
 function asBuffer(array: NdArray): Buffer {

@@ -129,19 +129,17 @@ export class RLPool implements AsyncDisposable {
       : (options.seed ?? null);
     const rowOptions = this.rowValues("options", options.options ?? null, selection);
     const body = { seed, where: selection.rows, hard: options.hard ?? false, options: rowOptions };
-    const reply = await this.batches.run("reset", (seq) => json({ seq, ...body }));
-    if (reply.observations !== null) this.lastObservations.update(reply.observations, selection.rows, reply.failed);
+    const reply = await this.batches.run("reset", (seq) => json({ seq, ...body }), this.absorb(selection));
     this.resetInfos = fullInfos(reply, this.n);
     const errors = this.report(errorsOf(reply));
     return { observations: this.lastObservations.current(), infos: this.resetInfos, errors };
   }
 
-  /** Steps rows with one action a selected row, in the order of `where`. An array of actions travels as one buffer. */
+  /** Steps rows with one action a selected row in the order of `where`, or one a row of the pool. An array of actions travels as one buffer. */
   async step(actions: Actions, where: Where | null = null): Promise<StepResult> {
     const selection = this.select(where);
     if (selection.count === 0) return fullStep(null, selection, this.n, this.lastObservations.current());
-    const reply = await this.batches.run("step", (seq) => encodeStep(seq, actions, selection));
-    if (reply.observations !== null) this.lastObservations.update(reply.observations, selection.rows, reply.failed);
+    const reply = await this.batches.run("step", encodeStep(actions, selection, this.n), this.absorb(selection));
     const result = fullStep(reply, selection, this.n, this.lastObservations.current());
     this.report(result.errors);
     return result;
@@ -216,9 +214,19 @@ export class RLPool implements AsyncDisposable {
   private async runCall(request: Readonly<Record<string, unknown>>, where: Where | null): Promise<CallResult> {
     const selection = this.select(where);
     if (selection.count === 0) return { results: new Array<Value>(this.n).fill(null), errors: new Map() };
-    const reply = await this.batches.run("call", (seq) => json({ seq, ...request, where: selection.rows }));
+    const reply = await this.batches.run(
+      "call",
+      (seq) => json({ seq, ...request, where: selection.rows }),
+      () => undefined,
+    );
     const results = spreadRows<Value>(reply.results ?? [], selection, this.n, null);
     return { results, errors: this.report(errorsOf(reply)) };
+  }
+
+  private absorb(selection: Selection): (reply: BatchReply) => void {
+    return (reply) => {
+      if (reply.observations !== null) this.lastObservations.update(reply.observations, selection.rows, reply.failed);
+    };
   }
 
   private select(where: Where | null | undefined): Selection {

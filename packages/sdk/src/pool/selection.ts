@@ -20,7 +20,7 @@ export function selectRows(where: Where | null | undefined, n: number): Selectio
 }
 
 /** A list given in the order of `where`, put into index order. */
-export function inRowOrder<Item>(items: readonly Item[], selection: Selection): readonly Item[] {
+function inRowOrder<Item>(items: readonly Item[], selection: Selection): readonly Item[] {
   return selection.order === null ? items : selection.order.map((place) => items[place] as Item);
 }
 
@@ -28,8 +28,8 @@ export function inRowOrder<Item>(items: readonly Item[], selection: Selection): 
 export function pickRows<Item>(what: string, items: readonly Item[], selection: Selection, n: number): readonly Item[] {
   if (items.length === selection.count) return inRowOrder(items, selection);
   if (items.length === n && selection.rows !== null) return selection.rows.map((row) => items[row] as Item);
-  const selected = selection.count === n ? "" : ` or ${selection.count}, one a selected row`;
-  throw new ArgumentError(`${what} has ${items.length} items; expected ${n}, one a row${selected}.`);
+  const also = selection.count === n ? "" : `, or ${selection.count}, one for each selected row`;
+  throw new ArgumentError(`${what} has ${items.length} items; expected ${n}, one for each row of the pool${also}.`);
 }
 
 function selectMask(mask: readonly boolean[], n: number): Selection {

@@ -1,4 +1,3 @@
-import { SandpoolError } from "../errors.ts";
 import { itemBytesOf, viewAsTypedArray } from "./dtypes.ts";
 import { parseJson } from "./json.ts";
 import { NdArray } from "./ndarray.ts";
@@ -9,16 +8,18 @@ const DEPTH_LIMIT = 80;
 
 /**
  * Turns the wire's tagged JSON (`$nd`, `$tuple`, `$bytes`, `$float`, `$graph`) into values. Arrays become `NdArray`, numpy
- * scalars plain numbers. Throws `SandpoolError` with code `protocol_violation` for a malformed tag; evaluates nothing.
+ * scalars plain numbers. A tag whose content is not what the protocol says stays the plain object it was, so that one
+ * environment that sends nonsense never costs its neighbours their batch. Evaluates nothing.
  */
 export function decodeValue(tagged: unknown, depth = 0): Value {
   if (tagged === null || typeof tagged !== "object") return tagged as Value;
-  if (depth > DEPTH_LIMIT) throw malformed("a value nested deeper than 64", "at most 64 levels");
+  if (depth > DEPTH_LIMIT) return null;
   if (Array.isArray(tagged)) return tagged.map((item) => decodeValue(item, depth + 1));
   const keys = Object.keys(tagged);
   const first = keys[0];
   if (keys.length === 1 && first !== undefined && first.startsWith("$") && !first.startsWith("$$")) {
-    return decodeTag(first, (tagged as Record<string, unknown>)[first], depth);
+    const value = decodeTag(first, (tagged as Record<string, unknown>)[first], depth);
+    if (value !== undefined) return value;
   }
   // fromEntries defines properties, so a key "__proto__" from a sandbox stays data.
   return Object.fromEntries(
@@ -34,7 +35,7 @@ export function decodeText(text: string): Value {
   return decodeValue(parseJson(text));
 }
 
-function decodeTag(tag: string, payload: unknown, depth: number): Value {
+function decodeTag(tag: string, payload: unknown, depth: number): Value | undefined {
   switch (tag) {
     case "$nd":
       return decodeArray(payload);
@@ -58,37 +59,20 @@ function decodeTag(tag: string, payload: unknown, depth: number): Value {
       return new GraphInstance(nodes ?? null, edges ?? null, links ?? null);
     }
   }
-  throw malformed(
-    `${tag} with ${JSON.stringify(payload)?.slice(0, 80)}`,
-    "one of the forms of the environment protocol",
-  );
+  return undefined;
 }
 
-function decodeArray(payload: unknown): Value {
-  if (!Array.isArray(payload) || payload.length !== 3)
-    throw malformed("$nd without three parts", "[dtype, shape, base64]");
+function decodeArray(payload: unknown): Value | undefined {
+  if (!Array.isArray(payload) || payload.length !== 3) return undefined;
   const [dtype, shape, base64] = payload as [unknown, unknown, unknown];
-  if (typeof dtype !== "string" || !isShape(shape) || typeof base64 !== "string") {
-    throw malformed("$nd with parts of other types", "[dtype text, list of lengths, base64 text]");
-  }
+  if (typeof dtype !== "string" || !isShape(shape) || typeof base64 !== "string") return undefined;
   const bytes = Buffer.from(base64, "base64");
   const expectedBytes = itemBytesOf(dtype) * shape.reduce((product, length) => product * length, 1);
-  if (bytes.length !== expectedBytes) {
-    throw malformed(
-      `$nd of ${dtype} and shape [${shape.join(", ")}] with ${bytes.length} bytes`,
-      `${expectedBytes} bytes`,
-    );
-  }
+  if (bytes.length !== expectedBytes) return undefined;
   const array = new NdArray(dtype, shape, viewAsTypedArray(dtype, bytes));
   return shape.length === 0 && /^.[fiub]/.test(dtype) ? array.item() : array;
 }
 
 function isShape(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((length) => Number.isSafeInteger(length) && length >= 0);
-}
-
-function malformed(received: string, expected: string): SandpoolError {
-  return new SandpoolError("protocol_violation", `The server sent ${received}; expected ${expected}.`, {
-    hint: "Update the client and the server to the same version.",
-  });
 }

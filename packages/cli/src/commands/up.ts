@@ -1,0 +1,76 @@
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { VERSION } from "@sandpool/protocol";
+import { credentialsPath } from "sandpool";
+import { EXIT, UsageError } from "../output/failure.ts";
+import { type Output, safe } from "../output/output.ts";
+import { type RunningServer, startServer } from "../server/start.ts";
+import { untilStopped } from "../server/untilStopped.ts";
+
+export interface UpOptions {
+  listen: string;
+  data: string;
+  insecure: boolean;
+  tlsCert?: string;
+  tlsKey?: string;
+  logLevel?: string;
+}
+
+/** Runs server and worker in this process until SIGTERM, Ctrl-C or `sandpool down`. */
+export async function up(output: Output, options: UpOptions): Promise<number> {
+  const tls = await readTls(options);
+  const { createLogger } = await import("@sandpool/server");
+  // Standard output carries the ready line; a person's terminal gets warnings only.
+  const level = options.logLevel ?? (process.stderr.isTTY ? "warn" : "info");
+  const logger = createLogger({ level, destination: process.stderr });
+  const firstStart = !existsSync(options.data);
+  const stopping = untilStopped(output);
+  const server = await startServer({
+    dataDir: options.data,
+    listen: options.listen,
+    insecure: options.insecure,
+    tls,
+    logger,
+  });
+  announce(output, server, options.data, firstStart);
+  const cause = await stopping;
+  if (!output.json) output.line(`Stopping (${cause}): closing pools. Again to force.`);
+  await server.stop();
+  if (output.json) output.document({ event: "stopped", cause }, 0);
+  else output.line("Stopped: every pool is closed, nothing keeps running.");
+  return EXIT.ok;
+}
+
+function announce(output: Output, server: RunningServer, dataDir: string, firstStart: boolean): void {
+  const credentials = credentialsPath();
+  if (output.json) {
+    output.document(
+      {
+        event: "ready",
+        version: VERSION,
+        url: server.url,
+        data: dataDir,
+        first_start: firstStart,
+        credentials,
+        pid: process.pid,
+      },
+      0,
+    );
+    return;
+  }
+  const { bold, green, cyan } = output.colors;
+  const made = firstStart ? `made data folder ${safe(dataDir)} and a key` : `data in ${safe(dataDir)}`;
+  output.line(
+    `${green(bold(`Sandpool ${VERSION} is ready`))} at ${cyan(server.url)} (${made}; url and key in ${safe(credentials)}; Ctrl-C stops)`,
+  );
+}
+
+async function readTls(options: UpOptions): Promise<{ cert: Buffer; key: Buffer } | null> {
+  const { tlsCert, tlsKey } = options;
+  if (tlsCert === undefined && tlsKey === undefined) return null;
+  if (tlsCert === undefined || tlsKey === undefined) {
+    const [given, missing] = tlsKey === undefined ? ["--tls-cert", "--tls-key"] : ["--tls-key", "--tls-cert"];
+    throw new UsageError(`${given} was given without ${missing}; expected both.`, `Give ${missing} FILE too (PEM).`);
+  }
+  return { cert: await readFile(tlsCert), key: await readFile(tlsKey) };
+}

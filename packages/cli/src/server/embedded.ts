@@ -1,0 +1,32 @@
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Sandpool } from "sandpool";
+import { startServer } from "./start.ts";
+
+export interface EmbeddedServer {
+  client: Sandpool;
+  stop: () => Promise<void>;
+}
+
+/** A server in this process for the duration of one command: free port, throwaway data folder, key in it. */
+export async function startEmbedded(): Promise<EmbeddedServer> {
+  const folder = await mkdtemp(join(tmpdir(), "sandpool-check-"));
+  const removeFolder = (): Promise<void> => rm(folder, { recursive: true, force: true });
+  try {
+    const credentialsFile = join(folder, "credentials", "credentials.json");
+    const { createLogger } = await import("@sandpool/server");
+    const logger = createLogger({ level: "silent" });
+    const options = { dataDir: join(folder, "data"), listen: "127.0.0.1:0", insecure: false, tls: null };
+    const server = await startServer({ ...options, logger, credentialsFile });
+    const { key } = JSON.parse(await readFile(credentialsFile, "utf8")) as { key: string };
+    const stop = async (): Promise<void> => {
+      await server.stop();
+      await removeFolder();
+    };
+    return { client: new Sandpool({ url: server.url, apiKey: key }), stop };
+  } catch (error) {
+    await removeFolder();
+    throw error;
+  }
+}

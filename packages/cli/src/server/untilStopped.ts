@@ -1,0 +1,25 @@
+import type { Output } from "../output/output.ts";
+
+export type StopCause = "SIGINT" | "SIGTERM";
+
+const FORCED_EXIT_CODE = 130;
+
+/**
+ * Resolves at the first SIGINT or SIGTERM. A second one ends the process at once: the agents see their channel close and kill
+ * everything, and the next start removes what is left on disk.
+ */
+export function untilStopped(output: Output): Promise<StopCause> {
+  return new Promise((resolve) => {
+    let asked = false;
+    const stop = (signal: StopCause): void => {
+      if (asked) {
+        output.note(`Forced by a second ${signal}; the next start cleans up what is left.`);
+        process.exit(FORCED_EXIT_CODE);
+      }
+      asked = true;
+      resolve(signal);
+    };
+    process.on("SIGINT", () => stop("SIGINT"));
+    process.on("SIGTERM", () => stop("SIGTERM"));
+  });
+}
