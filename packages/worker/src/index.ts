@@ -1,1 +1,15 @@
-export {};
+export type { ArchiveLimits } from "./archives/limits.ts";
+export { createWorker } from "./create.ts";
+export { DriverError, type DriverProbe } from "./drivers/driver.ts";
+export type { WorkerOptions } from "./options.ts";
+export { defaultLimits, type WorkerLimits } from "./pools/limits.ts";
+export type {
+  ArchiveStore,
+  BatchEncoding,
+  CreateOptions,
+  EncodedBatch,
+  Pool,
+  PoolRegistry,
+  StepInput,
+  Worker,
+} from "./worker.ts";

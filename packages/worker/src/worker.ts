@@ -1,4 +1,12 @@
-import type { CreatePoolRequest, ResetRequest, CallRequest, Capabilities, PoolDescription, PoolStatus } from "@sandpool/protocol";
+import type {
+  BatchSummary,
+  CallRequest,
+  Capabilities,
+  CreatePoolRequest,
+  PoolDescription,
+  PoolStatus,
+  ResetRequest,
+} from "@sandpool/protocol";
 
 /** What one host can run. The server talks to this interface only. */
 export interface Worker {
@@ -14,7 +22,11 @@ export interface Worker {
 export interface ArchiveStore {
   has(owner: string, sha256: string): Promise<boolean>;
   /** Recomputes the hash while reading; refuses and removes what does not match. */
-  put(owner: string, sha256: string, body: NodeJS.ReadableStream): Promise<{ sha256: string; bytes: number; files: number }>;
+  put(
+    owner: string,
+    sha256: string,
+    body: NodeJS.ReadableStream,
+  ): Promise<{ sha256: string; bytes: number; files: number }>;
 }
 
 export interface PoolRegistry {
@@ -37,13 +49,17 @@ export interface EncodedBatch {
   contentType: string;
   chunks: Buffer[];
   length: number;
+  /** For the metrics. */
+  summary?: BatchSummary;
 }
 
 export interface StepInput {
   seq: number;
   where: readonly boolean[] | readonly number[] | null;
   /** `json`: `rawBody` is the request; `array`: `data` has `count` C-order items of `dtype` and `shape`. */
-  actions: { kind: "json"; count: number; rawBody: Buffer } | { kind: "array"; count: number; dtype: string; shape: number[]; data: Buffer };
+  actions:
+    | { kind: "json"; count: number; rawBody: Buffer }
+    | { kind: "array"; count: number; dtype: string; shape: number[]; data: Buffer };
 }
 
 export interface Pool {

@@ -1,0 +1,47 @@
+import { mkdir, rm } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { findAgent } from "./agent/find.ts";
+import { openArchiveStore } from "./archives/store.ts";
+import { describeCapabilities } from "./capabilities.ts";
+import type { Driver } from "./drivers/driver.ts";
+import { createDriver } from "./drivers/drivers.ts";
+import { reapLeftovers } from "./host/reap.ts";
+import { openLayerStore } from "./layers/store.ts";
+import type { WorkerOptions } from "./options.ts";
+import { defaultLimits } from "./pools/limits.ts";
+import { makePoolRegistry } from "./pools/registry.ts";
+import type { Worker } from "./worker.ts";
+
+/**
+ * Opens the worker of this host: archives, layers, drivers and pools under one data folder.
+ *
+ * @example
+ * const worker = await createWorker({ dataDir: "/var/lib/sandpool" });
+ * const pool = await worker.pools.create(owner, request, rawBody, { signal });
+ */
+export async function createWorker(options: WorkerOptions): Promise<Worker> {
+  const dataDir = resolve(options.dataDir);
+  const limits = { ...defaultLimits, ...options.limits };
+  await mkdir(dataDir, { recursive: true, mode: 0o711 });
+  const runFolder = join(dataDir, "run");
+  // Workspaces of pools that nothing isolates; no pool outlives its worker.
+  await rm(runFolder, { recursive: true, force: true });
+  const reaped = await reapLeftovers(dataDir);
+  for (const left of reaped.left) options.warn?.(`left by an earlier server: ${left}`);
+  const agentPath = options.agentPath ?? findAgent();
+  const driverOptions = { dataDir, agentPath, ...(options.warn === undefined ? {} : { warn: options.warn }) };
+  const drivers = new Map<string, Driver>([
+    ["namespace", createDriver("namespace", driverOptions)],
+    ["unisolated", createDriver("unisolated", driverOptions)],
+  ]);
+  const archives = await openArchiveStore(join(dataDir, "archives"), limits.archives);
+  const layers = await openLayerStore(join(dataDir, "layers"));
+  const privateHosts = options.privateHosts ?? [];
+  const pools = makePoolRegistry({ archives, layers, drivers, limits, privateHosts, runFolder });
+  return {
+    archives,
+    pools,
+    capabilities: () => describeCapabilities(dataDir, agentPath, limits),
+    close: () => pools.closeAll(),
+  };
+}

@@ -1,0 +1,83 @@
+import { fail } from "../../fail.ts";
+import type { BatchEncoding, EncodedBatch } from "../../worker.ts";
+import type { PoolCore } from "../core.ts";
+import type { Selection, ShardSelection } from "../rows/select.ts";
+import { type Delivery, deliver, type OnResult } from "../shards/deliver.ts";
+import type { Shard } from "../shards/shard.ts";
+import type { BatchOperation, Column } from "./columns.ts";
+import { joinResults } from "./join.ts";
+import type { ShardResult } from "./result.ts";
+
+export interface BatchRun {
+  /** Null for observations. */
+  seq: number | null;
+  operation: BatchOperation;
+  encoding: BatchEncoding;
+  columns: readonly Column[];
+  selection: Selection;
+  makeHead: Delivery["makeHead"];
+  bodyFor: (part: ShardSelection) => Buffer | null;
+  limitMs: number;
+  episodes: number;
+  /** How a part reaches its shard; `deliver` unless the operation has rules of its own. */
+  route?: (shard: Shard, delivery: Delivery, onResult: OnResult) => void;
+}
+
+/**
+ * Fans a batch out to its shards, one request each, and joins what comes back. It ends when every shard has answered or died, so the next
+ * batch never meets the rest of this one.
+ */
+export function runBatch(core: PoolCore, run: BatchRun): Promise<EncodedBatch> {
+  const startedMs = performance.now();
+  const { promise, resolve, reject } = Promise.withResolvers<EncodedBatch>();
+  const { parts } = run.selection;
+  const results: ShardResult[] = new Array(parts.length);
+  let missing = parts.length;
+  let failure: Error | null = null;
+  if (run.seq !== null) core.turn.begin(run.seq, promise);
+
+  const finish = (): void => {
+    core.lastUsedMs = Date.now();
+    if (run.seq !== null) core.turn.settled();
+    if (core.closing.aborted) failure = poolClosed(core.plan.id);
+    if (failure !== null) {
+      reject(failure);
+      return;
+    }
+    try {
+      resolve(joinResults(run.seq, run.encoding, run.columns, results, startedMs));
+    } catch (error) {
+      reject(error);
+    }
+  };
+
+  if (missing === 0) finish();
+  const route = run.route ?? deliver;
+  for (let index = 0; index < parts.length; index += 1) {
+    const part = parts[index] as ShardSelection;
+    const onResult: OnResult = (result) => {
+      if (result instanceof Error) failure ??= result;
+      else results[index] = result;
+      missing -= 1;
+      if (missing === 0) finish();
+    };
+    try {
+      route(core.shards[part.shard] as Shard, makeDelivery(run, part), onResult);
+    } catch (error) {
+      onResult(error as Error);
+    }
+  }
+  return promise;
+}
+
+function makeDelivery(run: BatchRun, part: ShardSelection): Delivery {
+  const { operation, columns, makeHead, limitMs, episodes } = run;
+  return { operation, columns, part, makeHead, body: run.bodyFor(part), limitMs, episodes };
+}
+
+export function poolClosed(poolId: string): Error {
+  return fail("pool_closed", `The pool ${poolId} is closed.`, {
+    hint: "Create a new pool; a longer lease keeps an idle one open.",
+    details: { pool: poolId },
+  });
+}

@@ -1,0 +1,36 @@
+import { rm } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
+import type { PoolCore } from "./core.ts";
+import { closeDeadlineMs } from "./plan.ts";
+import type { Shard } from "./shards/shard.ts";
+
+/** Beyond the environments' own close deadline, for the agent to kill what is left. */
+const graceMs = 1500;
+
+/** Closes every shard, politely unless a batch runs, then by force. When it returns nothing of the pool is left on the host. */
+export async function closePool(core: PoolCore): Promise<void> {
+  const isPolite = !core.turn.running;
+  core.abort.abort();
+  const failures = (await Promise.allSettled(core.shards.map((shard) => closeShard(shard, isPolite)))).flatMap(
+    (result) => (result.status === "rejected" ? [result.reason as unknown] : []),
+  );
+  core.turn.forget();
+  if (core.plan.workspacesFolder !== null) await rm(core.plan.workspacesFolder, { recursive: true, force: true });
+  if (failures.length > 0) throw failures[0];
+}
+
+async function closeShard(shard: Shard, isPolite: boolean): Promise<void> {
+  await shard.restarting;
+  const { running } = shard;
+  if (running === null) return;
+  if (isPolite) {
+    const given = new AbortController();
+    const closed = running.agent.ask({ op: "close" }).then(
+      () => running.sandbox.exited,
+      () => {},
+    );
+    await Promise.race([closed, delay(closeDeadlineMs + graceMs, undefined, { signal: given.signal }).catch(() => {})]);
+    given.abort();
+  }
+  await running.sandbox.kill();
+}

@@ -1,0 +1,52 @@
+import type { Layout } from "@sandpool/protocol";
+import type { BatchEncoding } from "../worker.ts";
+import { type BatchOperation, type Column, columnsOf } from "./batches/columns.ts";
+import { Turn } from "./batches/turn.ts";
+import type { PoolPlan } from "./plan.ts";
+import { type Selection, selectAll } from "./rows/select.ts";
+import type { Shard, ShardHome } from "./shards/shard.ts";
+
+/** The state that a pool's operations share. */
+export class PoolCore implements ShardHome {
+  readonly plan: PoolPlan;
+  readonly layout: Layout;
+  readonly turn = new Turn();
+  readonly all: Selection;
+  readonly abort = new AbortController();
+  shards: readonly Shard[] = [];
+  seed: number;
+  /** Of the last request, by the wall clock: what the lease counts from. */
+  lastUsedMs = Date.now();
+  readonly #columns = new Map<string, Column[]>();
+
+  constructor(plan: PoolPlan, layout: Layout, seed: number) {
+    this.plan = plan;
+    this.layout = layout;
+    this.seed = seed;
+    this.all = selectAll(plan.ranges);
+  }
+
+  get closing(): AbortSignal {
+    return this.abort.signal;
+  }
+
+  columns(operation: BatchOperation, encoding: BatchEncoding): Column[] {
+    const key = `${operation} ${encoding}`;
+    let columns = this.#columns.get(key);
+    if (columns === undefined) {
+      columns = columnsOf(operation, encoding, this.layout);
+      this.#columns.set(key, columns);
+    }
+    return columns;
+  }
+
+  /** How long the agents may take for a batch of these deadlines before they are given up. */
+  limitMs(...deadlinesS: number[]): number {
+    const inFlight = this.plan.request.in_flight;
+    const most = this.plan.ranges[0]?.count ?? 1;
+    const waves = inFlight === null ? 1 : Math.ceil(most / inFlight);
+    return deadlinesS.reduce((sum, deadlineS) => sum + deadlineS, 0) * 1000 * waves + hopelessGraceMs;
+  }
+}
+
+const hopelessGraceMs = 30_000;

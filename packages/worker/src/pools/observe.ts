@@ -1,0 +1,18 @@
+import type { BatchEncoding, EncodedBatch } from "../worker.ts";
+import { runBatch } from "./batches/run.ts";
+import type { PoolCore } from "./core.ts";
+
+/** The last good observation and reset info of every row. Answered at any moment; no environment is touched. */
+export function observePool(core: PoolCore, encoding: BatchEncoding): Promise<EncodedBatch> {
+  return runBatch(core, {
+    seq: null,
+    operation: "observe",
+    encoding,
+    columns: core.columns("observe", encoding),
+    selection: core.all,
+    makeHead: () => `{"op":"observe","encoding":"${encoding}"}`,
+    bodyFor: () => null,
+    limitMs: 0,
+    episodes: 0,
+  });
+}

@@ -1,0 +1,111 @@
+import type { CreatePoolRequest } from "@sandpool/protocol";
+import type { Driver, DriverProbe, SandboxMount, SandboxSpec } from "../drivers/driver.ts";
+import type { WorkerLimits } from "./limits.ts";
+import type { RowRange } from "./rows/ranges.ts";
+
+/** Everything about a pool that is decided before its first sandbox starts and never changes. */
+export interface PoolPlan {
+  id: string;
+  owner: string;
+  request: CreatePoolRequest;
+  /** The create request as it came; agents take `config` from it. */
+  rawBody: Buffer;
+  ranges: readonly RowRange[];
+  driver: Driver;
+  probe: DriverProbe;
+  limits: WorkerLimits;
+  memoryBytes: number;
+  workspaceBytes: number;
+  argv: readonly string[];
+  environ: Readonly<Record<string, string>>;
+  mounts: readonly SandboxMount[];
+  cwd: string;
+  pythonPath: string | null;
+  /** Host folder for the workspaces where nothing isolates; null otherwise. */
+  workspacesFolder: string | null;
+  hostMemoryBytes: number;
+}
+
+/** Container ids of the template and of row 0. */
+export const templateUid = 1000;
+export const baseUid = 10_000;
+
+/** What the agent itself and its template may use besides the rows. */
+const agentMemoryBytes = 512 * 2 ** 20;
+const agentProcesses = 64;
+
+/** The sandbox of one shard. `generation` counts its restarts, so that each sandbox has an id of its own. */
+export function shardSpec(plan: PoolPlan, index: number, generation: number): SandboxSpec {
+  const { count } = plan.ranges[index] as RowRange;
+  const rows =
+    plan.probe.rowMemory === "cgroup"
+      ? { rowMemory: { count, bytes: plan.memoryBytes, templateGid: templateUid } }
+      : {};
+  return {
+    id: `${plan.id.replaceAll("_", "-")}-s${index}-g${generation}`,
+    mounts: plan.mounts,
+    environ: {},
+    memoryBytes: Math.min(count * plan.memoryBytes + agentMemoryBytes, plan.hostMemoryBytes),
+    processes: count * plan.limits.processes + agentProcesses,
+    network: "none",
+    capabilities: "pool",
+    rootImage: "host",
+    ...rows,
+    ...(plan.pythonPath === null ? {} : { pythonPath: plan.pythonPath }),
+  };
+}
+
+export interface StartHeadOptions {
+  index: number;
+  memoryDir: string | null;
+  rowMemory: "cgroup" | "rlimit";
+  isolated: boolean;
+  seed: number;
+  episodeOffset: number;
+  firstReset: boolean;
+}
+
+/** The head of the agent's `start` request. */
+export function startHead(plan: PoolPlan, options: StartHeadOptions): Record<string, unknown> {
+  const { request, limits } = plan;
+  const { first, count } = plan.ranges[options.index] as RowRange;
+  const milliseconds = (seconds: number): number => Math.ceil(seconds * 1000);
+  return {
+    op: "start",
+    n: request.n,
+    first,
+    count,
+    argv: plan.argv,
+    cwd: plan.cwd,
+    environ: plan.environ,
+    isolated: options.isolated,
+    way: request.start,
+    spawn_parallel: 2,
+    base_uid: baseUid,
+    template_uid: templateUid,
+    workspace_bytes: plan.workspaceBytes,
+    workspace_inodes: limits.workspaceInodes,
+    memory_bytes: plan.memoryBytes,
+    memory_dir: options.memoryDir,
+    processes: limits.processes,
+    seed: options.seed,
+    seeds: request.seeds,
+    autoreset: request.autoreset,
+    episode_offset: options.episodeOffset,
+    deadlines_ms: {
+      start: milliseconds(request.start_timeout),
+      reset: milliseconds(request.reset_timeout),
+      step: milliseconds(request.step_timeout),
+      call: milliseconds(request.call_timeout),
+      close: closeDeadlineMs,
+    },
+    in_flight: request.in_flight,
+    first_reset: options.firstReset,
+    branching: request.branching,
+    max_message_bytes: limits.messageBytes,
+    max_row_bytes: Math.min(limits.messageBytes, Math.floor(limits.replyBytes / request.n)),
+    ...(plan.workspacesFolder === null ? {} : { workspaces: plan.workspacesFolder }),
+  };
+}
+
+export const closeDeadlineMs = 2000;

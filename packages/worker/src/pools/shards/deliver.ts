@@ -1,0 +1,73 @@
+import { agentError } from "../../agent/channel.ts";
+import type { BatchOperation, Column } from "../batches/columns.ts";
+import { readShardResult, type ShardResult } from "../batches/result.ts";
+import { rowsOf, type ShardSelection } from "../rows/select.ts";
+import { failedResult, type ShardFailure } from "./failure.ts";
+import type { Shard } from "./shard.ts";
+import type { RunningShard } from "./start.ts";
+
+/** One shard's part of a batch. */
+export interface Delivery {
+  operation: BatchOperation;
+  columns: readonly Column[];
+  part: ShardSelection;
+  /** The agent's head for its next number; `rows` is JSON text. */
+  makeHead: (sequence: number, part: ShardSelection, rows: string) => string;
+  body: Buffer | null;
+  limitMs: number;
+  /** How many episodes each row may begin in it. */
+  episodes: number;
+}
+
+export type OnResult = (result: ShardResult | Error) => void;
+
+/** Sends a part to the shard's agent. If the sandbox dies with it, its rows fail at once with the reason. `onResult` is called once. */
+export function deliver(shard: Shard, delivery: Delivery, onResult: OnResult): void {
+  const { running } = shard;
+  const { part, columns, operation } = delivery;
+  if (running === null) {
+    onResult(failRows(shard, delivery, shard.failure ?? unknownFailure, true));
+    return;
+  }
+  const rows = part.rows === null ? "null" : `[${part.rows.join(",")}]`;
+  const isBatch = operation !== "observe";
+  if (isBatch) {
+    running.lastSequence += 1;
+    shard.episodes += delivery.episodes;
+    shard.hopelessAtMs = performance.now() + delivery.limitMs;
+  }
+  running.agent.send(delivery.makeHead(running.lastSequence, part, rows), delivery.body, (reply) => {
+    if (isBatch) shard.hopelessAtMs = 0;
+    if (reply === null) {
+      failWithSandbox(shard, running, delivery, onResult);
+      return;
+    }
+    let result: ShardResult | Error;
+    try {
+      result = reply.head.ok === true ? readShardResult(reply, columns, part.count) : agentError(reply);
+    } catch (error) {
+      result = error as Error;
+    }
+    onResult(result);
+  });
+}
+
+/** The rows of a part, failed with their sandbox. */
+export function failRows(shard: Shard, delivery: Delivery, failure: ShardFailure, repeated: boolean): ShardResult {
+  return failedResult(delivery.columns, rowsOf(delivery.part, shard.range), delivery.operation, failure, repeated);
+}
+
+function failWithSandbox(shard: Shard, running: RunningShard, delivery: Delivery, onResult: OnResult): void {
+  shard.death(running).then(
+    (failure) => onResult(failRows(shard, delivery, failure, false)),
+    (error: unknown) => onResult(error as Error),
+  );
+}
+
+const unknownFailure: ShardFailure = {
+  kind: "crash",
+  message: "The sandbox ended.",
+  exitCode: null,
+  signal: null,
+  stderrTail: "",
+};

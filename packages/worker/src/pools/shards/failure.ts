@@ -1,0 +1,77 @@
+import type { Column } from "../batches/columns.ts";
+import type { ShardResult } from "../batches/result.ts";
+
+/** Why every row of a shard fails: its sandbox is gone. */
+export interface ShardFailure {
+  kind: "crash" | "oom" | "lost";
+  message: string;
+  exitCode: number | null;
+  signal: string | null;
+  stderrTail: string;
+}
+
+/** The fragments of rows that failed with their sandbox, in the form in which an agent would have sent them. */
+export function failedResult(
+  columns: readonly Column[],
+  rows: readonly number[],
+  operation: string,
+  failure: ShardFailure,
+  repeated: boolean,
+): ShardResult {
+  // Observations are what is kept, not the result of an operation: nothing failed there.
+  const info =
+    operation === "observe" ? "{}" : JSON.stringify({ sandpool_error: rowError(failure, operation, repeated) });
+  return {
+    rows: rows.length,
+    fragments: columns.map((column) => failedFragment(column, rows, info)),
+    failed: operation === "observe" ? [] : rows,
+    stragglers: [],
+    warnings: [],
+    slowestMicroseconds: 0,
+    slowestRow: null,
+  };
+}
+
+/** A row's error as the agents write it; `kind` comes first, metrics rely on it. */
+export function rowError(failure: ShardFailure, operation: string, repeated: boolean): Record<string, unknown> {
+  return {
+    kind: failure.kind,
+    op: operation,
+    message: failure.message,
+    exit_code: failure.exitCode,
+    signal: failure.signal,
+    stderr_tail: failure.stderrTail,
+    traceback: null,
+    type: null,
+    deadline_s: null,
+    cpu_s: null,
+    ...(repeated ? { repeated: true } : {}),
+  };
+}
+
+function failedFragment(column: Column, rows: readonly number[], info: string): Buffer {
+  if (column.form === "raw") return Buffer.alloc(column.rowBytes * rows.length, column.name === "truncated" ? 1 : 0);
+  if (column.form === "members")
+    return Buffer.from(info === "{}" ? "" : rows.map((row) => `"${row}":${info}`).join(","));
+  const value = { infos: info, rewards: "0", terminated: "false", truncated: "true" }[column.name] ?? "null";
+  return Buffer.from(new Array<string>(rows.length).fill(value).join(","));
+}
+
+/** The fragments of rows that were reset instead of stepped: reward 0, flags false, the rest as the reset gave it. */
+export function asStepResult(
+  reset: ShardResult,
+  resetColumns: readonly Column[],
+  stepColumns: readonly Column[],
+): ShardResult {
+  const fragments = stepColumns.map((column) => {
+    const at = resetColumns.findIndex((candidate) => isSameColumn(candidate, column));
+    if (at !== -1) return reset.fragments[at] as Buffer;
+    if (column.form === "raw") return Buffer.alloc(column.rowBytes * reset.rows);
+    return Buffer.from(new Array<string>(reset.rows).fill(column.name === "rewards" ? "0" : "false").join(","));
+  });
+  return { ...reset, fragments };
+}
+
+function isSameColumn(a: Column, b: Column): boolean {
+  return a.name === b.name && a.form === b.form && (a.form !== "raw" || b.form !== "raw" || a.field === b.field);
+}

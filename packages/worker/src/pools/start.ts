@@ -1,0 +1,85 @@
+import type { Layout, StartTiming } from "@sandpool/protocol";
+import type { CreateOptions } from "../worker.ts";
+import { PoolCore } from "./core.ts";
+import type { PoolPlan } from "./plan.ts";
+import { Shard } from "./shards/shard.ts";
+import { type PhaseProgress, type RunningShard, type StartReply, startShard } from "./shards/start.ts";
+
+/** What the first start of a pool told. */
+export interface StartReport {
+  way: string;
+  reason: string | null;
+  hello: Record<string, unknown>;
+  timing: Omit<StartTiming, "layer_ms" | "total_ms">;
+}
+
+/**
+ * Starts every shard at once, fixes the form of observations by the proposal of the shard that holds row 0, and makes the pool's state of
+ * them. The first failure ends the others; whatever the reason, nothing is left of a start that failed.
+ */
+export async function startPool(
+  plan: PoolPlan,
+  seed: number,
+  options: CreateOptions,
+): Promise<{ core: PoolCore; report: StartReport }> {
+  const failing = new AbortController();
+  const signal = AbortSignal.any([options.signal, failing.signal]);
+  const progress = sumProgress(plan, options.onProgress);
+  const start = { generation: 0, seed, episodeOffset: 0, firstReset: plan.request.first_reset };
+  const starts = plan.ranges.map((_, index) =>
+    startShard(plan, { ...start, index }, signal, (phase, done, total) => progress(index, phase, done, total)).catch(
+      (error: unknown) => {
+        // Only the first reason counts: the others fail because of it.
+        if (!failing.signal.aborted) failing.abort(error);
+        throw error;
+      },
+    ),
+  );
+  const settled = await Promise.allSettled(starts);
+  const started = settled.filter((result) => result.status === "fulfilled").map((result) => result.value);
+  const running = started.map((shard) => shard.running);
+  try {
+    signal.throwIfAborted();
+    const { layout } = (started[0] as { reply: StartReply }).reply;
+    await Promise.all(running.map((shard) => shard.agent.ask({ op: "layout", layout })));
+    signal.throwIfAborted();
+    return { core: makeCore(plan, layout, seed, running), report: makeReport(started.map((shard) => shard.reply)) };
+  } catch (error) {
+    await Promise.all(running.map((shard) => shard.sandbox.kill()));
+    throw error;
+  }
+}
+
+function makeCore(plan: PoolPlan, layout: Layout, seed: number, running: readonly RunningShard[]): PoolCore {
+  const core = new PoolCore(plan, layout, seed);
+  core.shards = running.map((shard, index) => new Shard(index, core, shard));
+  return core;
+}
+
+function makeReport(replies: readonly StartReply[]): StartReport {
+  // Where one shard had to fall back, that is what is worth knowing.
+  const telling = replies.find((reply) => reply.reason !== null) ?? replies[0];
+  const most = (name: keyof StartReply["timing"]): number =>
+    Math.max(0, ...replies.map((reply) => reply.timing?.[name] ?? 0));
+  return {
+    way: telling?.way ?? "spawn",
+    reason: telling?.reason ?? null,
+    hello: replies[0]?.hello ?? {},
+    timing: { template_ms: most("template_ms"), start_ms: most("start_ms"), reset_ms: most("reset_ms") },
+  };
+}
+
+function sumProgress(
+  plan: PoolPlan,
+  onProgress: CreateOptions["onProgress"],
+): (index: number, ...progress: Parameters<PhaseProgress>) => void {
+  const done = new Map<string, number[]>();
+  const shards = plan.ranges.length;
+  return (index, phase, count, total) => {
+    const counts = done.get(phase) ?? new Array<number>(shards).fill(0);
+    done.set(phase, counts);
+    counts[index] = count;
+    const sum = counts.reduce((a, b) => a + b, 0);
+    onProgress?.({ phase, done: sum, total: phase === "template" ? total * shards : plan.request.n });
+  };
+}
