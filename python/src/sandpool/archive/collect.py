@@ -58,8 +58,10 @@ def collect_entries(environment: Path) -> list[Entry]:
 
 
 def _walk(root: Path, folder: str) -> list[Entry]:
+    with os.scandir(root / folder) as listing:
+        items = list(listing)
     entries = []
-    for item in os.scandir(root / folder):
+    for item in items:
         if item.name in _LEFT_OUT or item.name.endswith(".pyc"):
             continue
         path = f"{folder}/{item.name}" if folder else item.name

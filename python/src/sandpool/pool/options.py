@@ -82,6 +82,14 @@ def check_count(name: str, value: object) -> None:
         raise InvalidValueError(f"{name}={value} was given; expected at least 1.")
 
 
+def check_row(value: object, n: int) -> None:
+    """Check the index of one row."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise InvalidTypeError(f"row={value!r:.80} was given; expected a whole number.")
+    if not 0 <= int(value) < n:
+        raise InvalidValueError(f"row={value} was given; expected 0..{n - 1}.")
+
+
 def check_seconds(name: str, value: object) -> None:
     """Check a positive, finite number of seconds."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

@@ -20,7 +20,7 @@ from sandpool.pool.channel import BatchChannel
 from sandpool.pool.create import create_pool
 from sandpool.pool.lease import Lease
 from sandpool.pool.observations import ArrayObservations, ListObservations, make_observations
-from sandpool.pool.options import check_options, check_seconds, refuse_unknown_options
+from sandpool.pool.options import check_options, check_row, check_seconds, refuse_unknown_options
 from sandpool.pool.replies import column_of, infos_of, mark_skipped, results_of
 from sandpool.pool.report import Reporter, collect_errors
 from sandpool.pool.requests import call_request, reset_request, step_request
@@ -281,8 +281,7 @@ class RLPool:
     def logs(self, row: int, *, raw: bool = False) -> Any:
         """Return the end of a row's standard error: text made safe for a terminal, or with `raw` the bytes as they came."""
         self._check_open()
-        if not isinstance(row, (int, np.integer)) or not 0 <= row < self.n:
-            raise InvalidValueError(f"row={row!r:.80} was given; expected 0..{self.n - 1}.")
+        check_row(row, self.n)
         data = self._server.request_bytes("GET", ("pools", self.id, "logs"), query={"row": str(int(row))})
         return data if raw else escape_untrusted(data.decode("utf-8", "backslashreplace"), limit_chars=1 << 20)
 

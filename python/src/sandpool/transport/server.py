@@ -144,7 +144,7 @@ class Server:
     def _translated(self, error: HTTPError) -> SandpoolError:
         where = f"{self.address.url} (from {self.address.source})"
         if isinstance(error, NewConnectionError | urllib3.exceptions.ConnectTimeoutError | urllib3.exceptions.SSLError):
-            return no_server(self.address, error)
+            return no_server(self.address, error.__cause__ or error)
         if isinstance(error, ReadTimeoutError):
             return ServerTimeoutError(f"The server {where} was silent for too long: {error}.", hint="Is its machine overloaded or stopped?")
         if isinstance(error, ProtocolError):

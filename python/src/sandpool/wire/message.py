@@ -50,7 +50,7 @@ def encode_message(members: dict[str, Any], name: str, array: Array) -> list[byt
             break
         start = -(-(len(packed) + 4) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
     prefix = len(packed).to_bytes(4, "little") + packed
-    return [prefix, _ZEROS[: start - len(prefix)], array.data.cast("B") if array.nbytes else b""]
+    return [prefix, _ZEROS[: start - len(prefix)], array.reshape(-1).view(np.uint8).data if array.nbytes else b""]
 
 
 def decode_message(body: npt.NDArray[np.uint8]) -> Message:
