@@ -13,7 +13,9 @@ from bench.topics import TOPICS
 
 def main() -> None:
     arguments = parse()
-    console.print(f"[bold]Sandpool bench[/bold]: {platform.machine()}, {platform.python_version()}; ratios travel, absolute figures do not\n")
+    console.print(
+        f"[bold]Sandpool bench[/bold]: {platform.machine()}, {platform.python_version()}; ratios travel, absolute figures do not\n"
+    )
     results = {}
     with running_server() as server:
         for topic in arguments.topics or list(TOPICS):

@@ -73,9 +73,7 @@ def has_stable_baselines3() -> bool:
 
 def native_floor(n: int, seconds: float, folder: Path) -> dict[str, float]:
     """The bare fan-out of bench/floor over the same processes."""
-    subprocess.run(
-        ["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", ROOT / "bench/floor/Cargo.toml"], check=True
-    )
+    subprocess.run(["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", ROOT / "bench/floor/Cargo.toml"], check=True)
     program = folder / "cartpole"
     if not program.exists():
         shutil.copytree(ENVIRONMENTS / "cartpole", program)

@@ -53,7 +53,11 @@ def search(pool: RLPool, settings: Settings, console: Console) -> tuple[list[flo
 
             def show(alive: int, steps: int, generation: int = generation) -> None:
                 rate = (total_steps + steps) / (time.perf_counter() - began)
-                live.update(picture(curve, f"generation {generation + 1}: {alive} of {settings.environments} still balance, {rate:,.0f} env steps/s"))
+                live.update(
+                    picture(
+                        curve, f"generation {generation + 1}: {alive} of {settings.environments} still balance, {rate:,.0f} env steps/s"
+                    )
+                )
 
             returns, steps = play_episodes(pool, candidates, show)
             total_steps += steps
@@ -66,7 +70,9 @@ def search(pool: RLPool, settings: Settings, console: Console) -> tuple[list[flo
     console.print("\nThe found policy, 256 fresh episodes:", end=" ")
     returns, steps = play_episodes(pool, np.tile(mean, (settings.environments, 1)), lambda alive, steps: None)
     verdict = "solved" if returns.mean() >= settings.solved_return else "not solved"
-    console.print(f"mean return {returns.mean():.1f}, worst {returns.min():.0f}: [bold]{verdict}[/bold] (the threshold is {settings.solved_return:.0f})")
+    console.print(
+        f"mean return {returns.mean():.1f}, worst {returns.min():.0f}: [bold]{verdict}[/bold] (the threshold is {settings.solved_return:.0f})"
+    )
     return curve, total_steps + steps
 
 

@@ -15,7 +15,11 @@ from bench.server import Server
 from bench.tables import console, ratio, show
 
 ROWS = (8, 64, 256, 1000)
-TARGETS = {"AsyncVectorEnv": {8: 1.0, 64: 1.7, 256: 2.0, 1000: 3.0}, "SubprocVecEnv": {64: 2.0}, "native floor": {64: 0.85, 256: 0.85, 1000: 0.85}}
+TARGETS = {
+    "AsyncVectorEnv": {8: 1.0, 64: 1.7, 256: 2.0, 1000: 3.0},
+    "SubprocVecEnv": {64: 2.0},
+    "native floor": {64: 0.85, 256: 0.85, 1000: 0.85},
+}
 
 
 def run(server: Server, *, quick: bool) -> list[dict[str, Any]]:
@@ -57,7 +61,14 @@ def report(n: int, figures: dict[str, Any]) -> None:
         target = TARGETS.get(name, {}).get(n)
         against = "" if name == "RLPool" else ratio(ours, one["steps_per_second"])
         rows.append(
-            [name, f"{one['steps_per_second']:,.0f}", f"{one['p50_ms']:.2f}", f"{one['p99_ms']:.2f}", against, f"{target}x" if target else ""]
+            [
+                name,
+                f"{one['steps_per_second']:,.0f}",
+                f"{one['p50_ms']:.2f}",
+                f"{one['p99_ms']:.2f}",
+                against,
+                f"{target}x" if target else "",
+            ]
         )
     show(
         f"CartPole-v1, n = {n}",

@@ -38,11 +38,7 @@ class Marker:
         found = []
         for folder in Path("/proc").iterdir():
             try:
-                if (
-                    folder.name.isdigit()
-                    and int(folder.name) != os.getpid()
-                    and wanted in (folder / "environ").read_bytes()
-                ):
+                if folder.name.isdigit() and int(folder.name) != os.getpid() and wanted in (folder / "environ").read_bytes():
                     found.append(int(folder.name))
             except OSError:
                 continue

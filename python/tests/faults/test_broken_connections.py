@@ -66,9 +66,10 @@ def test_a_broken_connection_is_retried_and_steps_once(
     proxy: BreakingProxy, environment: Callable[[str], Path], server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = environment("prints_everywhere")
-    with RLPool(folder, 8, seed=3, progress=False) as control, RLPool(
-        folder, 8, seed=3, progress=False, url=proxy.url, api_key=os.environ["SANDPOOL_API_KEY"]
-    ) as pool:
+    with (
+        RLPool(folder, 8, seed=3, progress=False) as control,
+        RLPool(folder, 8, seed=3, progress=False, url=proxy.url, api_key=os.environ["SANDPOOL_API_KEY"]) as pool,
+    ):
         for step in range(6):
             if step in (2, 4):
                 proxy.armed = 1

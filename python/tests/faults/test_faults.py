@@ -26,9 +26,7 @@ def actions_of(step: int) -> list[int]:
 
 
 @pytest.mark.parametrize("case", STEP_FAULTS, ids=lambda case: case.program)
-def test_a_fault_in_a_step_costs_its_row_alone(
-    case: Case, environment: Environment, marker: Marker, server: Any
-) -> None:
+def test_a_fault_in_a_step_costs_its_row_alone(case: Case, environment: Environment, marker: Marker, server: Any) -> None:
     settings = {"seed": 7, "env": marker.variables, "progress": False, **case.options}
     folder = environment(case.program)
     with RLPool(folder, ROWS, **settings) as pool, RLPool(folder, ROWS, **settings) as control:
@@ -53,9 +51,7 @@ def test_a_fault_in_a_step_costs_its_row_alone(
 
 
 @pytest.mark.parametrize("case", RESET_FAULTS, ids=lambda case: case.program)
-def test_a_fault_in_a_reset_costs_its_row_alone(
-    case: Case, environment: Environment, marker: Marker, server: Any
-) -> None:
+def test_a_fault_in_a_reset_costs_its_row_alone(case: Case, environment: Environment, marker: Marker, server: Any) -> None:
     options: list[dict[str, bool] | None] = [None] * ROWS
     options[FAULTY] = {"fail": True}
     settings = {"seed": 7, "env": marker.variables, "progress": False, **case.options}

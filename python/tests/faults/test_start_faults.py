@@ -16,9 +16,7 @@ from .conftest import Marker
 
 
 @pytest.mark.parametrize("case", START_FAULTS, ids=lambda case: case.program)
-def test_a_fault_at_start_fails_the_create(
-    case: Case, environment: Callable[[str], Path], marker: Marker, server: Any
-) -> None:
+def test_a_fault_at_start_fails_the_create(case: Case, environment: Callable[[str], Path], marker: Marker, server: Any) -> None:
     with pytest.raises(EnvironmentFailedError) as caught:
         RLPool(environment(case.program), 8, env=marker.variables, progress=False, **case.options)
     details = caught.value.details
@@ -28,9 +26,7 @@ def test_a_fault_at_start_fails_the_create(
     assert marker.none_left(), f"processes left: {marker.processes()}"
 
 
-def test_a_program_that_never_reads_is_a_timeout_row(
-    environment: Callable[[str], Path], marker: Marker, server: Any
-) -> None:
+def test_a_program_that_never_reads_is_a_timeout_row(environment: Callable[[str], Path], marker: Marker, server: Any) -> None:
     """Its channel fills with megabytes of actions; the batch still returns by the deadline."""
     with RLPool(
         environment("never_reads"),

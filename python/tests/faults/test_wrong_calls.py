@@ -108,7 +108,9 @@ def test_rows_not_selected_are_not_touched(pool: RLPool) -> None:
     ids=repr,
 )
 def test_a_wrong_option_is_refused(pool: RLPool, options: dict[str, Any], words: list[str], tmp_path: Path) -> None:
-    (tmp_path / "env.py").write_text("from sandpool.env import serve\nserve(reset=lambda seed: 0.0, step=lambda action: (0.0, 0.0, False, False, {}))\n")
+    (tmp_path / "env.py").write_text(
+        "from sandpool.env import serve\nserve(reset=lambda seed: 0.0, step=lambda action: (0.0, 0.0, False, False, {}))\n"
+    )
     settings = {"n": ROWS, "progress": False, **options}
     with pytest.raises((ValueError, TypeError, SandpoolError)) as caught:
         RLPool(tmp_path, **settings).close()
