@@ -23,9 +23,9 @@ def unpack(environment: Path) -> tuple[str, str, list[tarfile.TarInfo], dict[str
         data = archive.data.read()
         assert archive.size_bytes == len(data)
         assert archive.sha256 == hashlib.sha256(data).hexdigest()
-        tar = tarfile.open(fileobj=io.BytesIO(zstd.decompress(data)))
-        members = tar.getmembers()
-        return archive.sha256, archive.entry, members, {m.name: tar.extractfile(m).read() for m in members if m.isfile()}
+        with tarfile.open(fileobj=io.BytesIO(zstd.decompress(data))) as tar:
+            members = tar.getmembers()
+            return archive.sha256, archive.entry, members, {m.name: tar.extractfile(m).read() for m in members if m.isfile()}
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_link_that_leaves_the_folder_is_refused_by_name(folder: Path, target: 
         (folder / "through").symlink_to("assets/deep/../..")
         target = "through/../outside"
     (folder / "leak").symlink_to(target)
-    with pytest.raises(InvalidValueError, match="leak leads to .*outside the environment's folder") as caught:
+    with pytest.raises(InvalidValueError, match=r"leak leads to .*outside the environment's folder") as caught:
         unpack(folder)
     assert caught.value.code == "bad_environment"
 

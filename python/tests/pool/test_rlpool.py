@@ -58,7 +58,7 @@ def test_a_step_returns_fresh_arrays_that_no_later_call_changes(replayed: Replay
     assert dones.tolist() == [True, True, False]
     assert result.terminated.tolist() == [True, False, False]
     assert result.truncated.tolist() == [False, True, False]
-    assert infos == [{}, {}, {"sandpool_warning": "nonfinite_reward"}]
+    assert infos == [{}, {}, {"a": 1}]
     assert result.errors == {}
     obs += 100
     later = pool.step([1, 0, 1])
