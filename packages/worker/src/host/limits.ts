@@ -29,7 +29,7 @@ export function readLimits(): HostLimits {
   };
 }
 
-/** The hard RLIMIT_NOFILE of this process; what it starts cannot have more (unless it is root, which we do not use). */
+/** The hard RLIMIT_NOFILE of this process; what it starts cannot have more (raising it takes CAP_SYS_RESOURCE, which a service may lack). */
 export function openFilesLimit(): number {
   const text = readFileSync("/proc/self/limits", "latin1");
   const hard = text.match(/^Max open files\s+\S+\s+(\S+)/m)?.[1];

@@ -1,5 +1,4 @@
 import { writeFile } from "node:fs/promises";
-import { totalmem } from "node:os";
 import { makeShardGroups, type ShardGroups } from "../../host/cgroups/shard.ts";
 import type { HostFolders } from "../../host/folders.ts";
 import { openFilesLimit } from "../../host/limits.ts";
@@ -65,7 +64,7 @@ async function makeGroups({ spec, mode, folders, ids }: BundleInput): Promise<Sh
     mode.cgroups,
     folders.key,
     spec.id,
-    { memoryBytes: capMemory(spec.memoryBytes), processes: spec.processes, cpuShares: spec.cpuShares ?? 1024 },
+    { memoryBytes: spec.memoryBytes, processes: spec.processes, cpuShares: spec.cpuShares ?? 1024 },
     rowMemory === undefined
       ? null
       : {
@@ -75,11 +74,6 @@ async function makeGroups({ spec, mode, folders, ids }: BundleInput): Promise<Sh
           enterGid: ids.hostGid(rowMemory.templateGid ?? 1000),
         },
   );
-}
-
-/** A sum of rows may exceed the host; a sixteenth of it always stays for the server and the kernel. */
-function capMemory(bytes: number): number {
-  return Math.min(bytes, Math.floor((totalmem() * 15) / 16));
 }
 
 function composeSpec(input: BundleInput, mounts: OciMount[], groups: ShardGroups | null): ReturnType<typeof ociSpec> {

@@ -64,16 +64,20 @@ async function endProcesses({ launched, mode, runtimeRoot, id }: Holdings): Prom
   launched.channel.destroy();
   const ended = launched.ended.then(() => true);
   const deadline = performance.now() + KILL_LIMIT_MS;
-  for (let done = false; !done && performance.now() < deadline; ) {
+  while (!hasEnded(launched) && performance.now() < deadline) {
     // A kill right after the launch finds no container yet: again, until the runtime has ended.
-    await Promise.race([ended, killContainer(mode.runtime, runtimeRoot, id)]);
-    done = await Promise.race([ended, sleep(KILL_AGAIN_MS).then(() => false)]);
+    await killContainer(mode.runtime, runtimeRoot, id);
+    await Promise.race([ended, sleep(KILL_AGAIN_MS)]);
   }
   launched.process.kill("SIGKILL");
   // The runtime forgets its container when it ends by itself, and only then.
   if ((await stat(`${runtimeRoot}/${id}`).catch(() => null)) === null) return [];
   const deleted = await deleteContainer(mode.runtime, runtimeRoot, id);
   return deleted.code === 0 ? [] : [`container ${id}: ${deleted.stderr.trim().slice(0, 300)}`];
+}
+
+function hasEnded({ process }: Launched): boolean {
+  return process.pid === undefined || process.exitCode !== null || process.signalCode !== null;
 }
 
 async function freeGroups({ groupPath, mode }: Holdings): Promise<string[]> {

@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { type CgroupHierarchy, detectCgroups } from "../../host/cgroups/detect.ts";
+import { readNumber } from "../../host/limits.ts";
 import { findTool, installCommand } from "../../host/tools.ts";
 import { readSubordinateIds } from "../../host/uids/subordinate.ts";
 import { findRuntime, isKnownVulnerable, type OciRuntime } from "./runtime.ts";
@@ -94,12 +94,4 @@ function missingRootless(): Unavailable | null {
     reason: `${lacking.join(" and ")} ${lacking.length === 1 ? "has" : "have"} no range for the user ${ids.user}; rootless mode needs one`,
     hint: `usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ${ids.user}`,
   };
-}
-
-function readNumber(file: string): number | null {
-  try {
-    return Number(readFileSync(file, "latin1").trim());
-  } catch {
-    return null;
-  }
 }

@@ -88,14 +88,21 @@ const MOUNT_FLAGS = {
 const DETACH = 2;
 const NO_FOLLOW = 8;
 const NEW_MOUNTS = 0x2_0000;
+const CLONE_CLOSE_ON_EXEC = 0x8_0001;
+const FROM_DESCRIPTOR = 0x4;
 
-/** New mounts, binds, remounts; never a move or a shared mount. New namespaces: mounts only, nothing else in the same call. */
+/**
+ * New mounts, binds, remounts; never a move or a shared mount. New namespaces: mounts only, nothing else in the same call.
+ * The new interface only as far as handing a detached copy of a workspace to the fork of a live environment needs it.
+ */
 function mountRules(): SeccompRule[] {
   const known = Object.values(MOUNT_FLAGS).reduce((sum, flag) => sum + flag, 0);
   return [
     allow("mount", masked(3, 0xffff_ffff - known, 0)),
     ...[0, DETACH, DETACH | NO_FOLLOW].map((flags) => allow("umount2", equal(1, flags))),
     allow("unshare", equal(0, NEW_MOUNTS)),
+    allow("open_tree", equal(2, CLONE_CLOSE_ON_EXEC)),
+    allow("move_mount", equal(4, FROM_DESCRIPTOR)),
   ];
 }
 

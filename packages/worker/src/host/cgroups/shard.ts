@@ -1,6 +1,6 @@
 import { chmod, chown, readFile } from "node:fs/promises";
-import { availableParallelism } from "node:os";
 import { forEachLimited } from "../concurrency.ts";
+import { readLimits } from "../limits.ts";
 import type { CgroupHierarchy, ControllerName } from "./detect.ts";
 import { type GroupLimits, limitGroup, limitMemory } from "./limit.ts";
 import { makeGroup, writeControl } from "./write.ts";
@@ -33,19 +33,36 @@ export async function makeShardGroups(
   hierarchy: CgroupHierarchy,
   key: string,
   id: string,
-  limits: GroupLimits,
+  limits: Required<GroupLimits>,
   rows: RowGroups | null,
 ): Promise<ShardGroups> {
   const parent = serverGroup(key);
   const path = `${parent}/${id}`;
   await makeIn(hierarchy, parent);
-  // One entity in the parent's queue would weigh as much as a single ordinary thread; give it one thread's weight a core.
-  await limitGroup(hierarchy, parent, { cpuShares: Math.min(262_144, 1024 * availableParallelism()) });
+  const bound = hostShare();
+  await limitGroup(hierarchy, parent, bound);
   await makeIn(hierarchy, path);
-  await limitGroup(hierarchy, path, limits);
+  await limitGroup(hierarchy, path, {
+    ...limits,
+    memoryBytes: Math.min(limits.memoryBytes, bound.memoryBytes),
+    processes: Math.min(limits.processes, bound.processes),
+  });
   const rowsFolder = rows === null ? null : await makeRowGroups(hierarchy, path, rows);
   // v2 has no processes in inner groups: the agent gets a leaf of its own. (The runtime makes it.)
   return { path, processPath: hierarchy.version === 2 ? `${path}/agent` : path, rowsFolder };
+}
+
+/**
+ * The bound of all sandboxes of a server together: their limits may add up to more than the host has, and the server and the kernel
+ * must go on. As one entity in the root's queue they would weigh as much as a single thread; they get a thread's weight a core.
+ */
+function hostShare(): Required<GroupLimits> {
+  const { memoryBytes, pids, threads, cores } = readLimits();
+  return {
+    memoryBytes: Math.floor((memoryBytes * 15) / 16),
+    processes: Math.floor((Math.min(pids ?? 32_768, threads ?? 32_768) * 3) / 4),
+    cpuShares: Math.min(262_144, 1024 * cores),
+  };
 }
 
 async function makeIn(hierarchy: CgroupHierarchy, path: string): Promise<void> {
