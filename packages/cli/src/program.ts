@@ -19,16 +19,11 @@ export function buildProgram(finish: Finish): Command {
   const program = new Command("sandpool").description(
     "Pools of isolated reinforcement-learning environments, on your machines.",
   );
-  program.exitOverride().helpCommand(true).showSuggestionAfterError(true).enablePositionalOptions();
+  program.version(VERSION).exitOverride().helpCommand(true).showSuggestionAfterError(true).enablePositionalOptions();
   addServerCommands(program, finish);
   addKeyCommands(program.command("keys").description("keys of the running server"), finish);
   addPoolCommands(program.command("pool").description("pools of the running server"), finish);
   addEnvCommands(program.command("env").description("environments on disk"), finish);
-  program.option("-V, --version", "print the version").action(() => {
-    if (!program.opts<{ version?: boolean }>().version) program.help({ error: true });
-    new Output({ json: false }).line(VERSION);
-    finish(EXIT.ok);
-  });
   return program;
 }
 
@@ -39,6 +34,7 @@ function addServerCommands(program: Command, finish: Finish): void {
     .option("--insecure", "allow plain HTTP beyond this machine", false)
     .option("--tls-cert <file>", "certificate (PEM)")
     .option("--tls-key <file>", "private key (PEM)")
+    .option("--private-host <host...>", "package index in a private network that dependency builds may reach", [])
     .addOption(
       new Option("--log-level <level>", "log to standard error").choices(["debug", "info", "warn", "error", "silent"]),
     )

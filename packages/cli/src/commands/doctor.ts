@@ -5,7 +5,6 @@ import { type Capabilities, formatSize } from "@sandpool/protocol";
 import { type Sandpool, SandpoolError } from "sandpool";
 import { EXIT } from "../output/failure.ts";
 import { type Output, safe } from "../output/output.ts";
-import { findAgent } from "../server/paths.ts";
 import { findRunningServer } from "../server/running.ts";
 
 interface ServerFacts {
@@ -41,17 +40,10 @@ async function findServer(): Promise<{ client: Sandpool | null; facts: ServerFac
 
 /** What a server on this host could do, asked of a worker that runs nothing. */
 async function probeHost(): Promise<Capabilities> {
-  const [{ createLogger }, { createWorker }] = await Promise.all([
-    import("@sandpool/server"),
-    import("@sandpool/worker"),
-  ]);
+  const { createWorker } = await import("@sandpool/worker");
   const folder = await mkdtemp(join(tmpdir(), "sandpool-doctor-"));
   try {
-    const worker = await createWorker({
-      dataDir: folder,
-      agentPath: findAgent(),
-      logger: createLogger({ level: "silent" }),
-    });
+    const worker = await createWorker({ dataDir: folder });
     try {
       return await worker.capabilities();
     } finally {
@@ -86,9 +78,11 @@ function print(output: Output, facts: ServerFacts, capabilities: Capabilities, i
   );
   say(namespaces.available, "user namespaces", namespaces.reason ?? "available", null);
   for (const tool of capabilities.tools) {
-    const detail =
-      tool.path === null ? `not found; needed for ${tool.needed_for}` : `${tool.path} ${tool.version ?? ""}`;
-    say(tool.path !== null, tool.name, detail, tool.hint);
+    const found = tool.path !== null;
+    const detail = found
+      ? `${tool.path} ${tool.version ?? ""}`.trimEnd()
+      : `absent; for ${tool.needed_for}: ${tool.hint ?? ""}`;
+    output.line(`${found ? mark(true) : colors.dim("-      ")}  ${safe(tool.name).padEnd(16)} ${safe(detail)}`);
   }
   output.line(`-        ${"limits".padEnd(16)} ${limits.cpus} processors, ${formatSize(limits.memory_bytes)} memory`);
   output.line();

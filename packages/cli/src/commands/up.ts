@@ -14,6 +14,7 @@ export interface UpOptions {
   tlsCert?: string;
   tlsKey?: string;
   logLevel?: string;
+  privateHost: string[];
 }
 
 /** Runs server and worker in this process until SIGTERM, Ctrl-C or `sandpool down`. */
@@ -31,6 +32,7 @@ export async function up(output: Output, options: UpOptions): Promise<number> {
     insecure: options.insecure,
     tls,
     logger,
+    privateHosts: options.privateHost,
   });
   announce(output, server, options.data, firstStart);
   const cause = await stopping;
@@ -42,7 +44,7 @@ export async function up(output: Output, options: UpOptions): Promise<number> {
 }
 
 function announce(output: Output, server: RunningServer, dataDir: string, firstStart: boolean): void {
-  const credentials = credentialsPath();
+  const credentials = placeOfCredentials();
   if (output.json) {
     output.document(
       {
@@ -73,4 +75,10 @@ async function readTls(options: UpOptions): Promise<{ cert: Buffer; key: Buffer 
     throw new UsageError(`${given} was given without ${missing}; expected both.`, `Give ${missing} FILE too (PEM).`);
   }
   return { cert: await readFile(tlsCert), key: await readFile(tlsKey) };
+}
+
+/** Under sudo the server leaves the file with the account that called it. */
+function placeOfCredentials(): string {
+  const throughSudo = process.geteuid?.() === 0 && Number(process.env.SUDO_UID) > 0;
+  return throughSudo ? `the credentials file of ${process.env.SUDO_USER ?? "the calling account"}` : credentialsPath();
 }

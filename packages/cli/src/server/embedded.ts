@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Sandpool } from "sandpool";
@@ -9,22 +9,20 @@ export interface EmbeddedServer {
   stop: () => Promise<void>;
 }
 
-/** A server in this process for the duration of one command: free port, throwaway data folder, key in it. */
+/** A server in this process for the duration of one command: free port, throwaway data folder, a key nobody else learns. */
 export async function startEmbedded(): Promise<EmbeddedServer> {
   const folder = await mkdtemp(join(tmpdir(), "sandpool-check-"));
   const removeFolder = (): Promise<void> => rm(folder, { recursive: true, force: true });
   try {
-    const credentialsFile = join(folder, "credentials", "credentials.json");
     const { createLogger } = await import("@sandpool/server");
     const logger = createLogger({ level: "silent" });
     const options = { dataDir: join(folder, "data"), listen: "127.0.0.1:0", insecure: false, tls: null };
-    const server = await startServer({ ...options, logger, credentialsFile });
-    const { key } = JSON.parse(await readFile(credentialsFile, "utf8")) as { key: string };
+    const server = await startServer({ ...options, logger, credentialsFile: null });
     const stop = async (): Promise<void> => {
       await server.stop();
       await removeFolder();
     };
-    return { client: new Sandpool({ url: server.url, apiKey: key }), stop };
+    return { client: new Sandpool({ url: server.url, apiKey: server.key }), stop };
   } catch (error) {
     await removeFolder();
     throw error;
