@@ -43,6 +43,7 @@ impl Isolation {
             row.signal(&remaining)?;
             remaining = row.all_ended(ROUND.min(LIMIT.saturating_sub(started.elapsed())));
         }
+        reap::collect();
         if remaining.is_empty() {
             self.leaders.borrow_mut().remove(&id.row);
         }
