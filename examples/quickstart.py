@@ -51,13 +51,10 @@ def search(pool: RLPool, settings: Settings, console: Console) -> tuple[list[flo
         for generation in range(settings.generations):
             candidates = mean + deviation * generator.standard_normal((settings.environments, 4))
 
-            def show(alive: int, steps: int, generation: int = generation) -> None:
-                rate = (total_steps + steps) / (time.perf_counter() - began)
-                live.update(
-                    picture(
-                        curve, f"generation {generation + 1}: {alive} of {settings.environments} still balance, {rate:,.0f} env steps/s"
-                    )
-                )
+            def show(alive: int, steps: int, number: int = generation + 1, before: int = total_steps) -> None:
+                rate = (before + steps) / (time.perf_counter() - began)
+                caption = f"generation {number}: {alive} of {settings.environments} still balance, {rate:,.0f} env steps/s"
+                live.update(picture(curve, caption))
 
             returns, steps = play_episodes(pool, candidates, show)
             total_steps += steps
@@ -70,9 +67,8 @@ def search(pool: RLPool, settings: Settings, console: Console) -> tuple[list[flo
     console.print("\nThe found policy, 256 fresh episodes:", end=" ")
     returns, steps = play_episodes(pool, np.tile(mean, (settings.environments, 1)), lambda alive, steps: None)
     verdict = "solved" if returns.mean() >= settings.solved_return else "not solved"
-    console.print(
-        f"mean return {returns.mean():.1f}, worst {returns.min():.0f}: [bold]{verdict}[/bold] (the threshold is {settings.solved_return:.0f})"
-    )
+    console.print(f"mean return {returns.mean():.1f}, worst {returns.min():.0f}")
+    console.print(f"[bold]{verdict}[/bold]: the threshold is a mean of {settings.solved_return:.0f}")
     return curve, total_steps + steps
 
 
