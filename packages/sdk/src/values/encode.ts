@@ -43,6 +43,8 @@ export function encodeValue(value: unknown, path = "value"): unknown {
 function encodeNumber(value: number): unknown {
   if (Number.isNaN(value)) return { $float: "nan" };
   if (!Number.isFinite(value)) return { $float: value > 0 ? "inf" : "-inf" };
+  // A large float written as digits would come back, here and in Python, as an exact integer it never was.
+  if (Number.isInteger(value) && !Number.isSafeInteger(value)) return rawJson(value.toExponential());
   return Object.is(value, -0) ? rawJson("-0.0") : value;
 }
 
