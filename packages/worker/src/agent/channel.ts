@@ -8,6 +8,9 @@ export interface AgentReply {
   body: Buffer;
 }
 
+/** What an agent answers at any moment, it answers well within this. */
+export const askTimeoutMs = 30_000;
+
 /** Null: the channel ended before the reply. */
 export type OnReply = (reply: AgentReply | null) => void;
 
@@ -61,11 +64,19 @@ export class AgentChannel {
 
   /**
    * Sends a request and waits for its reply.
-   * @throws the agent's own error, or `pool_lost` when the channel ends first
+   * @param timeoutMs null: as long as it takes, for callers that end the sandbox themselves
+   * @throws the agent's own error, `pool_lost` when the channel ends first, `deadline_passed`
    */
-  ask(head: Readonly<Record<string, unknown>>, body: Buffer | null = null): Promise<AgentReply> {
+  ask(
+    head: Readonly<Record<string, unknown>>,
+    body: Buffer | null = null,
+    timeoutMs: number | null = askTimeoutMs,
+  ): Promise<AgentReply> {
     return new Promise((resolve, reject) => {
+      const late = (): void => reject(tooLate(String(head.op), timeoutMs ?? 0));
+      const timer = timeoutMs === null ? undefined : setTimeout(late, timeoutMs);
       this.send(JSON.stringify(head), body, (reply) => {
+        clearTimeout(timer);
         if (reply === null) reject(channelEnded(String(head.op)));
         else if (reply.head.ok === true) resolve(reply);
         else reject(agentError(reply));
@@ -99,6 +110,13 @@ export function agentError(reply: AgentReply): SandpoolError {
     });
   }
   return SandpoolError.fromWire(error as Partial<WireError>, "agent_failed");
+}
+
+export function tooLate(operation: string, timeoutMs: number): SandpoolError {
+  return fail("deadline_passed", `An agent did not answer "${operation}" within ${timeoutMs / 1000} s.`, {
+    hint: "The host may be overloaded or the sandbox frozen; a hard reset or a new pool replaces it.",
+    details: { operation, deadline_s: timeoutMs / 1000 },
+  });
 }
 
 function channelEnded(operation: string): SandpoolError {

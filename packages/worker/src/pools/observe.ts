@@ -1,6 +1,7 @@
 import type { BatchEncoding, EncodedBatch } from "../worker.ts";
 import { runBatch } from "./batches/run.ts";
 import type { PoolCore } from "./core.ts";
+import { deliverBeside } from "./shards/deliver.ts";
 
 /** The last good observation and reset info of every row. Answered at any moment; no environment is touched. */
 export function observePool(core: PoolCore, encoding: BatchEncoding): Promise<EncodedBatch> {
@@ -14,5 +15,6 @@ export function observePool(core: PoolCore, encoding: BatchEncoding): Promise<En
     bodyFor: () => null,
     limitMs: 0,
     episodes: 0,
+    route: deliverBeside,
   });
 }

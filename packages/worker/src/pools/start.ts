@@ -3,7 +3,7 @@ import type { CreateOptions } from "../worker.ts";
 import { PoolCore } from "./core.ts";
 import type { PoolPlan } from "./plan.ts";
 import { Shard } from "./shards/shard.ts";
-import { type PhaseProgress, type RunningShard, type StartReply, startShard } from "./shards/start.ts";
+import { fixLayout, type PhaseProgress, type RunningShard, type StartReply, startShard } from "./shards/start.ts";
 
 /** What the first start of a pool told. */
 export interface StartReport {
@@ -41,8 +41,7 @@ export async function startPool(
   try {
     signal.throwIfAborted();
     const { layout } = (started[0] as { reply: StartReply }).reply;
-    await Promise.all(running.map((shard) => shard.agent.ask({ op: "layout", layout })));
-    signal.throwIfAborted();
+    await Promise.all(running.map((shard) => fixLayout(shard, layout, signal)));
     return { core: makeCore(plan, layout, seed, running), report: makeReport(started.map((shard) => shard.reply)) };
   } catch (error) {
     await Promise.all(running.map((shard) => shard.sandbox.kill()));

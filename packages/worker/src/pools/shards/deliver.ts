@@ -1,4 +1,4 @@
-import { agentError } from "../../agent/channel.ts";
+import { type AgentReply, agentError, askTimeoutMs, tooLate } from "../../agent/channel.ts";
 import type { BatchOperation, Column } from "../batches/columns.ts";
 import { readShardResult, type ShardResult } from "../batches/result.ts";
 import { rowsOf, type ShardSelection } from "../rows/select.ts";
@@ -24,37 +24,54 @@ export type OnResult = (result: ShardResult | Error) => void;
 /** Sends a part to the shard's agent. If the sandbox dies with it, its rows fail at once with the reason. `onResult` is called once. */
 export function deliver(shard: Shard, delivery: Delivery, onResult: OnResult): void {
   const { running } = shard;
-  const { part, columns, operation } = delivery;
   if (running === null) {
     onResult(failRows(shard, delivery, shard.failure ?? unknownFailure, true));
     return;
   }
+  const { part } = delivery;
   const rows = part.rows === null ? "null" : `[${part.rows.join(",")}]`;
-  const isBatch = operation !== "observe";
-  if (isBatch) {
-    running.lastSequence += 1;
-    shard.episodes += delivery.episodes;
-    shard.hopelessAtMs = performance.now() + delivery.limitMs;
-  }
+  running.lastSequence += 1;
+  shard.episodes += delivery.episodes;
+  shard.hopelessAtMs = performance.now() + delivery.limitMs;
   running.agent.send(delivery.makeHead(running.lastSequence, part, rows), delivery.body, (reply) => {
-    if (isBatch) shard.hopelessAtMs = 0;
-    if (reply === null) {
-      failWithSandbox(shard, running, delivery, onResult);
-      return;
-    }
-    let result: ShardResult | Error;
-    try {
-      result = reply.head.ok === true ? readShardResult(reply, columns, part.count) : agentError(reply);
-    } catch (error) {
-      result = error as Error;
-    }
-    onResult(result);
+    shard.hopelessAtMs = 0;
+    if (reply === null) failWithSandbox(shard, running, delivery, onResult);
+    else onResult(readReply(reply, delivery));
+  });
+}
+
+/** As `deliver`, for a request beside the batches: it has no number and its own short limit. */
+export function deliverBeside(shard: Shard, delivery: Delivery, onResult: OnResult): void {
+  const { running } = shard;
+  if (running === null) {
+    onResult(failRows(shard, delivery, shard.failure ?? unknownFailure, true));
+    return;
+  }
+  let isLate = false;
+  const timer = setTimeout(() => {
+    isLate = true;
+    onResult(tooLate(delivery.operation, askTimeoutMs));
+  }, askTimeoutMs);
+  running.agent.send(delivery.makeHead(0, delivery.part, "null"), delivery.body, (reply) => {
+    clearTimeout(timer);
+    if (isLate) return;
+    if (reply === null) failWithSandbox(shard, running, delivery, onResult);
+    else onResult(readReply(reply, delivery));
   });
 }
 
 /** The rows of a part, failed with their sandbox. */
 export function failRows(shard: Shard, delivery: Delivery, failure: ShardFailure, repeated: boolean): ShardResult {
   return failedResult(delivery.columns, rowsOf(delivery.part, shard.range), delivery.operation, failure, repeated);
+}
+
+function readReply(reply: AgentReply, { columns, part }: Delivery): ShardResult | Error {
+  if (reply.head.ok !== true) return agentError(reply);
+  try {
+    return readShardResult(reply, columns, part.count);
+  } catch (error) {
+    return error as Error;
+  }
 }
 
 function failWithSandbox(shard: Shard, running: RunningShard, delivery: Delivery, onResult: OnResult): void {

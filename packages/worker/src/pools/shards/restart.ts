@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Shard } from "./shard.ts";
-import { startShard } from "./start.ts";
+import { fixLayout, startShard } from "./start.ts";
 
 const attemptDelaysMs = [0, 250, 1000];
 
@@ -43,8 +43,7 @@ async function startAgain(shard: Shard): Promise<void> {
   };
   const { running } = await startShard(home.plan, options, home.closing, () => {});
   try {
-    await running.agent.ask({ op: "layout", layout: home.layout });
-    home.closing.throwIfAborted();
+    await fixLayout(running, home.layout, home.closing);
   } catch (error) {
     await running.sandbox.kill();
     throw error;

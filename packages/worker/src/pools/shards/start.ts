@@ -56,7 +56,8 @@ export async function startShard(
   try {
     signal.throwIfAborted();
     const { memoryDir, rowMemory, isolated } = sandbox;
-    const { head } = await agent.ask(startHead(plan, { ...options, memoryDir, rowMemory, isolated }), plan.rawBody);
+    const request = startHead(plan, { ...options, memoryDir, rowMemory, isolated });
+    const { head } = await agent.ask(request, plan.rawBody, null);
     signal.throwIfAborted();
     return { running: { sandbox, agent, lastSequence: 0 }, reply: head as unknown as StartReply };
   } catch (error) {
@@ -67,6 +68,19 @@ export async function startShard(
   } finally {
     silence.stop();
     signal.removeEventListener("abort", stop);
+  }
+}
+
+/** Sends a started shard the pool's form of observations. An abort ends the sandbox, so that nobody waits for an agent that is silent. */
+export async function fixLayout({ sandbox, agent }: RunningShard, layout: Layout, signal: AbortSignal): Promise<void> {
+  const stop = (): void => void sandbox.kill().catch(() => {});
+  signal.addEventListener("abort", stop, { once: true });
+  if (signal.aborted) stop();
+  try {
+    await agent.ask({ op: "layout", layout });
+  } finally {
+    signal.removeEventListener("abort", stop);
+    signal.throwIfAborted();
   }
 }
 
