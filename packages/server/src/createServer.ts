@@ -48,16 +48,16 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
 
 async function startWith(options: ServerOptions, address: ListenAddress, lock: DataFolderLock): Promise<RunningServer> {
   const store = await openStore(options.dataDir);
+  let parts: Parts | undefined;
   try {
-    const parts = await assemble(options, store);
-    const url = await listen(options, address, parts);
-    await parts.discovery.publish({ url, key: parts.key }).catch(async (error) => {
-      await parts.app.close();
-      throw error;
-    });
+    const ready = await assemble(options, store);
+    parts = ready;
+    const url = await listen(options, address, ready);
+    await ready.discovery.publish({ url, key: ready.key });
     options.logger.info({ url, dataDir: options.dataDir }, "listening");
-    return { url, key: parts.key, close: once(() => stop(options, store, lock, parts, url)) };
+    return { url, key: ready.key, close: once(() => stop(options, store, lock, ready, url)) };
   } catch (error) {
+    await parts?.app.close();
     await store.destroy();
     throw error;
   }

@@ -95,11 +95,11 @@ export class TestPool implements Pool {
   readonly rawBody: Buffer;
   keptAlive = 0;
   lastRaw: Buffer | null = null;
-  readonly #request: CreatePoolRequest;
+  readonly request: CreatePoolRequest;
   readonly #onClose: () => void;
 
   constructor(request: CreatePoolRequest, rawBody: Buffer, onClose: () => void) {
-    this.#request = request;
+    this.request = request;
     this.rawBody = rawBody;
     this.name = request.name;
     this.n = request.n;
@@ -107,7 +107,7 @@ export class TestPool implements Pool {
   }
 
   describe(): PoolDescription {
-    const { seed, autoreset, seeds, entry, isolation } = this.#request;
+    const { seed, autoreset, seeds, entry, isolation } = this.request;
     return {
       id: this.id,
       name: this.name,

@@ -15,7 +15,7 @@ export interface SchemaFault {
  */
 export function explainInvalid(faults: readonly SchemaFault[], value: unknown, part = "body"): SandpoolError {
   const told = faults.filter((fault) => fault.keyword !== "boolean" && fault.keyword !== "anyOf");
-  const path = told[0]?.instancePath ?? "";
+  const path = deepest(told);
   const expected = [...new Set(told.filter((fault) => fault.instancePath === path).map(describe))].join(" or ");
   const name = path === "" ? `the ${part}` : path.slice(1).replaceAll("/", ".");
   return new SandpoolError(
@@ -26,6 +26,17 @@ export function explainInvalid(faults: readonly SchemaFault[], value: unknown, p
       details: { faults: told.slice(0, 8).map((fault) => ({ path: fault.instancePath, expected: describe(fault) })) },
     },
   );
+}
+
+/** The fault furthest inside: of a union's alternatives it is the one that was meant. */
+function deepest(faults: readonly SchemaFault[]): string {
+  let path = faults[0]?.instancePath ?? "";
+  for (const { instancePath } of faults) if (depthOf(instancePath) > depthOf(path)) path = instancePath;
+  return path;
+}
+
+function depthOf(path: string): number {
+  return path.split("/").length;
 }
 
 function describe(fault: SchemaFault): string {

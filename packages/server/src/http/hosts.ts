@@ -26,6 +26,8 @@ export class AllowedHosts {
   /** Throws `host_not_allowed` unless Host, and Origin if there is one, are on the list. */
   check(request: IncomingMessage): void {
     const { host, origin } = request.headers;
+    // A target such as http://other/v1/pools names a host of its own, and it would outrank the header.
+    if (request.url?.startsWith("/") !== true) throw this.#refuse("Host", request.url);
     if (host === undefined || !this.#hosts.has(host.toLowerCase())) throw this.#refuse("Host", host);
     if (origin !== undefined && !this.#origins.has(origin.toLowerCase())) throw this.#refuse("Origin", origin);
   }

@@ -5,7 +5,8 @@ import type { OperationJournal } from "../store/operations.ts";
 import type { PoolCatalog } from "./catalog.ts";
 import { hashRequest, type IdempotencyRecords, requireSameRequest } from "./idempotency.ts";
 
-type ProgressListener = (progress: Extract<CreateEvent, { event: "progress" }>) => void;
+type Progress = Extract<CreateEvent, { event: "progress" }>;
+type ProgressListener = (progress: Progress) => void;
 
 export interface CreateInput {
   caller: Identity;
@@ -85,11 +86,11 @@ export class PoolCreator {
   async #begin(input: CreateInput, afterwards?: (pool: Pool) => Promise<void>): Promise<Creation> {
     const operation = await this.#journal.begin("pool.create", input.caller);
     const controller = new AbortController();
-    const listeners = new Set<ProgressListener>();
+    const progress = new ProgressFeed();
     this.#running.add(controller);
     const make = async () => {
       try {
-        const pool = await this.#make(input, controller.signal, listeners);
+        const pool = await this.#make(input, controller.signal, progress);
         await afterwards?.(pool);
         await operation.done(pool.id);
         return pool;
@@ -107,15 +108,13 @@ export class PoolCreator {
       controller.abort(aborted());
       void pool.then((made) => this.close(input.caller, made)).catch(() => {});
     };
-    return { operationId: operation.id, pool, abandon, onProgress: (listener) => listeners.add(listener) };
+    return { operationId: operation.id, pool, abandon, onProgress: (listener) => progress.listen(listener) };
   }
 
-  async #make({ caller, request, rawBody }: CreateInput, signal: AbortSignal, listeners: Set<ProgressListener>) {
+  async #make({ caller, request, rawBody }: CreateInput, signal: AbortSignal, feed: ProgressFeed) {
     const pool = await this.#worker.pools.create(caller.owner, request, rawBody, {
       signal,
-      onProgress: (progress) => {
-        for (const listener of listeners) listener({ event: "progress", ...progress });
-      },
+      onProgress: (progress) => feed.tell({ event: "progress", ...progress }),
     });
     if (signal.aborted) {
       await pool.close();
@@ -141,6 +140,22 @@ export class PoolCreator {
   /** The server stops: every creation under way is rolled back. */
   abortAll(): void {
     for (const controller of this.#running) controller.abort(aborted());
+  }
+}
+
+/** Tells every listener, one that comes later from the last known state on. */
+class ProgressFeed {
+  readonly #listeners = new Set<ProgressListener>();
+  #last: Progress | null = null;
+
+  listen(listener: ProgressListener): void {
+    this.#listeners.add(listener);
+    if (this.#last !== null) listener(this.#last);
+  }
+
+  tell(progress: Progress): void {
+    this.#last = progress;
+    for (const listener of this.#listeners) listener(progress);
   }
 }
 

@@ -9,13 +9,17 @@ import type { RouteContext } from "./addRoutes.ts";
 const Params = Type.Object({ sha256: Type.String({ pattern: SHA256_PATTERN }) });
 
 export function addArchiveRoutes(app: App, { worker, journal, limits }: RouteContext): void {
-  app.head("/v1/archives/:sha256", { schema: { params: Params } }, async (request, reply) => {
-    const { sha256 } = request.params;
-    if (await worker.archives.has(callerOf(request.raw).owner, sha256)) return reply.code(200).send();
-    throw new SandpoolError("archive_not_found", `the archive ${sha256} has not been uploaded`, {
-      hint: "PUT it to this address",
-    });
-  });
+  app.head(
+    "/v1/archives/:sha256",
+    { schema: { params: Params }, config: { swagger: { exposeHeadRoute: true } } },
+    async (request, reply) => {
+      const { sha256 } = request.params;
+      if (await worker.archives.has(callerOf(request.raw).owner, sha256)) return reply.code(200).send();
+      throw new SandpoolError("archive_not_found", `the archive ${sha256} has not been uploaded`, {
+        hint: "PUT it to this address",
+      });
+    },
+  );
   app.register(async (plain) => {
     const scope = plain as App;
     scope.addContentTypeParser("application/zstd", (_request, payload, done) => done(null, payload));
