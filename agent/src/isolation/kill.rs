@@ -13,6 +13,9 @@ const LIMIT: Duration = Duration::from_millis(500);
 /// Kills again at this interval: a process may just have been born outside the first kill's sight.
 const ROUND: Duration = Duration::from_millis(50);
 
+/// From this pause between two looks on, the look is a thorough one.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+
 /// What came of a kill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KillReport {
@@ -34,14 +37,19 @@ impl Isolation {
     /// SIGKILL for every process of the row, until none is left or 500 ms have passed. Isolated: all
     /// processes of its uid. Unisolated: its session, group, descendants, and what has its `HOME`.
     ///
-    /// Collects ended children meanwhile; `reap` tells of them. Killing an empty row costs one system call.
+    /// Collects ended children meanwhile; `reap` tells of them. Killing an empty isolated row costs one system call.
     pub fn kill_everything(&self, id: &Identity) -> io::Result<KillReport> {
         let started = Instant::now();
         let row = self.members(id);
-        let mut remaining = row.all_ended(Duration::ZERO);
-        while !remaining.is_empty() && started.elapsed() < LIMIT {
-            row.signal(&remaining)?;
-            remaining = row.all_ended(ROUND.min(LIMIT.saturating_sub(started.elapsed())));
+        let mut remaining = Vec::new();
+        // The signal comes first: beside a fork bomb this process gets its turn seldom, and a look
+        // through /proc costs a thousand times the kill.
+        while row.may_live() {
+            row.signal()?;
+            remaining = row.all_ended(ROUND);
+            if remaining.is_empty() || started.elapsed() >= LIMIT {
+                break;
+            }
         }
         reap::collect();
         if remaining.is_empty() {
@@ -73,15 +81,30 @@ enum Members {
 }
 
 impl Members {
+    /// Cheap where it can be; true does not promise a live process.
+    fn may_live(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Uid(uid) => kernel_knows(*uid),
+            Self::Row { leader, home } => !row_alive(*leader, home).is_empty(),
+        }
+    }
+
     /// Waits until the row has no process but zombies; returns those still alive after `limit`.
     fn all_ended(&self, limit: Duration) -> Vec<i32> {
         let deadline = Instant::now() + limit;
         let mut pause = Duration::from_micros(200);
         loop {
             reap::collect();
-            let alive = self.alive();
-            if alive.is_empty() || Instant::now() >= deadline {
-                return alive;
+            if !self.may_live() {
+                return Vec::new();
+            }
+            // What is left may be zombies that somebody else has to collect.
+            if pause > FIRST_LOOK || Instant::now() >= deadline {
+                let alive = self.alive();
+                if alive.is_empty() || Instant::now() >= deadline {
+                    return alive;
+                }
             }
             sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));
@@ -91,24 +114,23 @@ impl Members {
     fn alive(&self) -> Vec<i32> {
         match self {
             #[cfg(target_os = "linux")]
-            Self::Uid(uid) if !kernel_knows(*uid) => Vec::new(),
-            #[cfg(target_os = "linux")]
             Self::Uid(uid) => processes::alive_of(*uid),
             Self::Row { leader, home } => row_alive(*leader, home),
         }
     }
 
-    fn signal(&self, alive: &[i32]) -> io::Result<()> {
+    fn signal(&self) -> io::Result<()> {
         match self {
             #[cfg(target_os = "linux")]
             Self::Uid(uid) => by_uid::signal(*uid),
             Self::Row { leader, .. } => {
+                let alive = self.alive();
                 if let Some(leader) = leader.filter(|leader| alive.contains(&leader.pid)) {
                     let _ = sys::kill(-leader.pid, libc::SIGKILL);
                 }
                 // Stopped first, so that none forks away while the others are signalled.
                 for signal in [libc::SIGSTOP, libc::SIGKILL] {
-                    for &pid in alive {
+                    for &pid in &alive {
                         let _ = sys::kill(pid, signal);
                     }
                 }
@@ -145,38 +167,34 @@ mod by_uid {
     use std::io;
 
     use crate::isolation::identity::KILLER_UID;
+    use crate::isolation::prepare::forbid_dumps;
     use crate::isolation::sys::{self, check, explain};
-    use crate::isolation::{capabilities, reap};
 
-    /// `kill(-1)` reaches what the sender may signal and nothing can fork away from it. So a helper
-    /// takes the row's uid as its effective one. Its real and saved uid belong to nobody, so that the row
-    /// cannot kill it first.
+    const ROOT: u32 = 0;
+
+    /// `kill(-1)` reaches whatever the sender may signal, and nothing can fork away from it. So the agent
+    /// takes the row's uid as its effective one for that call, which also puts its capabilities aside. Its
+    /// real uid then belongs to nobody and its saved one is root's, so that the row cannot signal it.
+    ///
+    /// No helper process: beside a fork bomb it would wait for its turn longer than the kill may take.
     pub(super) fn signal(uid: u32) -> io::Result<()> {
-        // SAFETY: the child only makes system calls and exits.
-        let helper = unsafe { sys::fork() }?;
-        let Some(helper) = helper else {
-            let code = match become_killer(uid) {
-                Ok(()) => {
-                    let _ = sys::kill(-1, libc::SIGKILL);
-                    0
-                }
-                Err(error) => error.raw_os_error().unwrap_or(255),
-            };
-            sys::exit_now(code)
-        };
-        let status = sys::wait(helper, 0)?.map_or(0, |(_, status)| status);
-        reap::collect();
-        if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 {
-            return Ok(());
+        take_ids(KILLER_UID, uid, ROOT)
+            .map_err(|error| explain(error, format!("cannot take uid {uid} to end its processes")))?;
+        let killed = sys::kill(-1, libc::SIGKILL);
+        // Half an identity would let everything that follows fail in confusing ways.
+        take_ids(ROOT, ROOT, ROOT).expect("root is the saved uid");
+        forbid_dumps()?;
+        match killed {
+            // Nobody was left to signal.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            other => other,
         }
-        let error = io::Error::from_raw_os_error(libc::WEXITSTATUS(status));
-        Err(explain(error, format!("the helper that kills uid {uid} ended with wait status {status}; expected 0")))
     }
 
-    fn become_killer(uid: u32) -> io::Result<()> {
+    /// The system call itself: the C library's wrapper would change every thread.
+    fn take_ids(real: u32, effective: u32, saved: u32) -> io::Result<()> {
         // SAFETY: takes numbers only.
-        check(unsafe { libc::setresuid(KILLER_UID, uid, KILLER_UID) })?;
-        // With a capability left, the kill would reach every process of the container.
-        capabilities::drop_all()
+        let result = unsafe { libc::syscall(libc::SYS_setresuid, real, effective, saved) };
+        check(result as libc::c_int).map(drop)
     }
 }

@@ -28,8 +28,13 @@ pub(super) fn agent(settings: &Settings) -> io::Result<()> {
             ),
         ));
     }
-    prctl(libc::PR_SET_DUMPABLE, 0)?;
+    forbid_dumps()?;
     own_workspaces_mount()
+}
+
+/// Nothing inside may look into the agent. A change of ids can undo it.
+pub(super) fn forbid_dumps() -> io::Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, 0)
 }
 
 /// Environments are raised to `ENVIRONMENT_OOM_SCORE`, so the order holds even where this may not go down.

@@ -128,7 +128,6 @@ impl Bundle {
                     "bounding": capabilities, "effective": capabilities, "permitted": capabilities,
                     "inheritable": [], "ambient": [],
                 },
-                "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 65536, "soft": 65536}],
                 "noNewPrivileges": container.no_new_privileges,
             },
             "root": {"path": "rootfs", "readonly": true},

@@ -21,10 +21,10 @@ fn without_isolation_the_same_program_makes_as_many_as_it_likes() {
 
 #[test]
 fn a_fork_bomb_stays_within_its_limit_and_is_killed_whole() {
-    let mut shard = Shard::isolated(json!({"processes": 200}));
+    let mut shard = Shard::isolated(json!({"processes": 100}));
     shard.spawn(1, &["sleep"]);
     shard.spawn(0, &["bomb"]);
-    shard.until("processes", json!({"row": 0}), |reply| (reply["processes"] == 200).then_some(()));
+    shard.until("processes", json!({"row": 0}), |reply| (reply["processes"] == 100).then_some(()));
     assert_eq!(shard.kill(0), json!({"remaining": [], "complete": true}));
     assert_eq!(shard.processes(0), 0);
     assert_eq!(shard.wait(0)["signal"], 9);
@@ -33,10 +33,10 @@ fn a_fork_bomb_stays_within_its_limit_and_is_killed_whole() {
 
 #[test]
 fn a_forked_fork_bomb_is_killed_whole_too() {
-    let mut shard = Shard::isolated(json!({"processes": 100}));
+    let mut shard = Shard::isolated(json!({"processes": 60}));
     shard.ask("template", json!({}));
     shard.ask("fork", json!({"row": 0, "then": ["exec", "/sandpool/agent", "bomb"]}));
-    shard.until("processes", json!({"row": 0}), |reply| (reply["processes"] == 100).then_some(()));
+    shard.until("processes", json!({"row": 0}), |reply| (reply["processes"] == 60).then_some(()));
     assert_eq!(shard.kill(0)["complete"], true);
     assert_eq!(shard.processes(0), 0);
     shard.ask("fork", json!({"row": 1, "then": ["exec", "/sandpool/agent", "sleep"]}));
