@@ -205,6 +205,9 @@ class _Session:
         if request.get("template"):
             return self.hello_of_template(identity, request, raw)
         self.is_template = False
+        workspace = request.get("workspace")
+        if isinstance(workspace, str) and os.path.isdir(workspace):
+            os.chdir(_home_in(workspace))  # a spawned program starts where its code is
         environment = self.environment or self.begin(request.get("index"), _decode(request.get("config"), raw))
         return f'{{"id":{json.dumps(identity)},"ok":true,{environment.description}}}\n'.encode()
 
@@ -457,7 +460,7 @@ def _environment_of_functions(reset: Any, step: Any) -> _Environment:
 
 def _reset_of(function: Any, by_place: bool, strict: bool, seed_method: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Look at the signature once and return reset(seed, options) -> (observation, info)."""
-    takes_seed, takes_options, in_order = _reset_parameters(function, by_place)
+    takes_seed, takes_options, in_order, always_options = _reset_parameters(function, by_place)
 
     def call(seed: Any, options: Any) -> tuple[Any, Any]:
         if options is not None and not takes_options:
@@ -468,7 +471,7 @@ def _reset_of(function: Any, by_place: bool, strict: bool, seed_method: Any) -> 
             result = function(seed, options) if takes_options else function(seed)
         else:
             named = {"seed": seed} if takes_seed else {}
-            if options is not None:
+            if options is not None or always_options:
                 named["options"] = options
             if not takes_seed and seed is not None and callable(seed_method):
                 seed_method(seed)
@@ -482,22 +485,21 @@ def _reset_of(function: Any, by_place: bool, strict: bool, seed_method: Any) -> 
     return call
 
 
-def _reset_parameters(function: Any, by_place: bool) -> tuple[bool, bool, bool]:
-    """Whether reset takes a seed, whether it takes options, and whether they are told by their places rather than by name."""
+def _reset_parameters(function: Any, by_place: bool) -> tuple[bool, bool, bool, bool]:
+    """Whether reset takes a seed, takes options, is told them by their places rather than by name, and needs options each time."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return True, True, False
+        return True, True, False, False
     kind = inspect.Parameter
     any_keyword = any(p.kind is kind.VAR_KEYWORD for p in parameters.values())
     named = [n for n in ("seed", "options") if any_keyword or (n in parameters and parameters[n].kind is not kind.POSITIONAL_ONLY)]
     places = [p for p in parameters.values() if p.kind in (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD)]
     required = [p.name for p in places if p.default is kind.empty]
     if by_place and places and (places[0].name not in named or set(required) - set(named)):
-        return True, len(places) > 1 and (places[1].name == "options" or len(required) > 1), True
-    if "options" in parameters and parameters["options"].default is kind.empty and "options" in named:
-        return True, True, True
-    return "seed" in named, "options" in named, False
+        return True, len(places) > 1 and (places[1].name == "options" or len(required) > 1), True, False
+    always_options = "options" in parameters and parameters["options"].default is kind.empty
+    return "seed" in named, "options" in named, False, always_options
 
 
 def _five_values(result: Any) -> tuple[Any, Any, Any, Any, Any]:
@@ -583,7 +585,7 @@ def _describe(environment: Any) -> str:
 
 RAW_FROM_BYTES = 1024  # below it base64 in the line is cheaper for both sides than a second piece
 DIGITS_MAX = 400
-_TOO_BIG = 10**DIGITS_MAX
+_TOO_BIG: int = 10**DIGITS_MAX
 HEADS_MAX = 4096
 _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -1052,8 +1054,8 @@ def _cast_graph(space: Any) -> _Caster:
         plain = _decode(value, raw)
         if not hasattr(plain, "edge_links"):
             raise _does_not_fit(value, space, "expected a $graph")
-        parts = ((plain.nodes, space.node_space), (plain.edges, space.edge_space), (plain.edge_links, None))
-        arrays = [None if part is None else numpy.asarray(part, getattr(one, "dtype", None)) for part, one in parts]
+        dtypes = (space.node_space.dtype, getattr(space.edge_space, "dtype", None), numpy.dtype("int32"))
+        arrays = [None if part is None else numpy.asarray(part, dtype) for part, dtype in zip(plain, dtypes)]
         return type(plain)(*arrays)
 
     return cast
@@ -1352,8 +1354,7 @@ def _enter_identity(request: dict[str, Any], stderr: int) -> None:
         home, temporary = "/workspace", "/tmp"
     else:
         _set_limits(request.get("rlimits") or {}, ("as",))  # processes are counted by user, and all share one here
-        home, temporary = (os.path.join(workspace, name) for name in ("workspace", "tmp"))
-        home, temporary = (path if os.path.isdir(path) else workspace for path in (home, temporary))
+        home, temporary = _home_in(workspace), _home_in(workspace, "tmp")
     _raise_oom_score(request.get("oom_score_adj"))
     os.chdir(home)
     os.environ.update(HOME=home, TMPDIR=temporary, PWD=home)
@@ -1362,6 +1363,12 @@ def _enter_identity(request: dict[str, Any], stderr: int) -> None:
     os.setsid()
     _redirect_standard_streams(stderr)
     os.close(stderr)
+
+
+def _home_in(workspace: str, folder: str = "workspace") -> str:
+    """A row's folder: inside what the agent made for it where nothing is mounted over /workspace, else that itself."""
+    inside = os.path.join(workspace, folder)
+    return inside if os.path.isdir(inside) else workspace
 
 
 def _raise_oom_score(score: Any) -> None:
