@@ -1,8 +1,17 @@
 //! The Sandpool agent: process 1 of a shard. One thread and one event loop start a shard's
 //! environments, give each its line of a batch, and join the answers into columns.
 //!
-//! `docs/internals/agent-channel.md` is the contract with the worker,
-//! `docs/environment-protocol.md` the one with an environment.
+//! `docs/internals/agent-channel.md` is the contract with the worker and with an environment.
 
+mod batches;
+pub mod channel;
+mod event_loop;
 pub mod isolation;
 pub mod relay;
+mod rows;
+mod shard;
+mod starts;
+pub mod system;
+pub mod values;
+
+pub use shard::serve;

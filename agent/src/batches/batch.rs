@@ -1,0 +1,131 @@
+//! The batch that runs.
+
+use crate::channel::request::{CallKind, Encoding};
+use crate::values::action::ActionArray;
+use std::ops::Range;
+
+/// What every selected row is asked for.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A step.
+    Step(Actions),
+    /// A reset.
+    Reset {
+        /// A seed for each selected row, where one was given.
+        seeds: Option<Vec<Option<u64>>>,
+        /// Options for each selected row, or one for all.
+        options: Spread,
+        /// A new process first.
+        hard: bool,
+    },
+    /// A call.
+    Call {
+        kind: CallKind,
+        /// The members after `op`, for all rows.
+        members: Vec<u8>,
+        /// A value for each row, or one for all, of `set`.
+        values: Spread,
+        deadline_ms: u64,
+    },
+}
+
+/// One text for all rows, or one each.
+#[derive(Debug)]
+pub(crate) enum Spread {
+    /// None was given.
+    Nothing,
+    /// For all.
+    One(Range<usize>),
+    /// For each selected row.
+    Each(Vec<Range<usize>>),
+}
+
+impl Spread {
+    /// Where the text of a selected row stands.
+    pub(crate) fn of(&self, slot: usize) -> Option<Range<usize>> {
+        match self {
+            Self::Nothing => None,
+            Self::One(place) => Some(place.clone()),
+            Self::Each(places) => Some(places[slot].clone()),
+        }
+    }
+}
+
+/// Where the actions are.
+#[derive(Debug)]
+pub(crate) enum Actions {
+    /// Texts in the body.
+    Json(Vec<Range<usize>>),
+    /// One buffer, the body.
+    Array(ActionArray),
+}
+
+/// A batch from its request to its reply.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// Number of the frame.
+    pub(crate) sequence: u32,
+    /// Number of the batch.
+    pub(crate) seq: u64,
+    pub(crate) encoding: Encoding,
+    pub(crate) work: Work,
+    /// Selected local rows, ascending.
+    pub(crate) rows: Vec<usize>,
+    /// The client's bytes that ranges point into.
+    pub(crate) body: Vec<u8>,
+    /// Rows that were dispatched.
+    pub(crate) next: usize,
+    /// Rows that are finished.
+    pub(crate) done: usize,
+    pub(crate) began_us: u64,
+    pub(crate) slowest_us: u64,
+    pub(crate) slowest_row: u32,
+    pub(crate) rewards: Vec<f64>,
+    pub(crate) terminated: Vec<u8>,
+    pub(crate) truncated: Vec<u8>,
+    /// Slots of rows that failed.
+    pub(crate) failed: Vec<bool>,
+    pub(crate) failures: usize,
+    pub(crate) stragglers: Vec<u32>,
+    /// Late replies before it.
+    pub(crate) late_before: u64,
+}
+
+impl Batch {
+    /// A batch of nothing done yet.
+    pub(crate) fn new(sequence: u32, seq: u64, encoding: Encoding, work: Work, rows: Vec<usize>) -> Self {
+        let count = rows.len();
+        let is_step = matches!(work, Work::Step(_));
+        let flags = if is_step { count } else { 0 };
+        Self {
+            sequence,
+            seq,
+            encoding,
+            work,
+            rows,
+            body: Vec::new(),
+            next: 0,
+            done: 0,
+            began_us: crate::system::now_us(),
+            slowest_us: 0,
+            slowest_row: 0,
+            rewards: vec![0.0; flags],
+            terminated: vec![0; flags],
+            truncated: vec![0; flags],
+            failed: vec![false; count],
+            failures: 0,
+            stragglers: Vec::new(),
+            late_before: 0,
+        }
+    }
+
+    /// True once every row is finished.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done == self.rows.len()
+    }
+
+    /// True when its rows have rewards.
+    pub(crate) fn is_step(&self) -> bool {
+        matches!(self.work, Work::Step(_))
+    }
+}

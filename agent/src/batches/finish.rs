@@ -1,0 +1,89 @@
+//! Rows that are done.
+
+use crate::rows::error::{ErrorKind, RowError};
+use crate::rows::row::Task;
+use crate::shard::Shard;
+use crate::system;
+
+impl Shard {
+    /// Notes a step's outcome.
+    #[inline]
+    pub(crate) fn note_step(&mut self, local: usize, reward: f64, terminated: bool, truncated: bool) {
+        let slot = self.rows[local].slot;
+        if let Some(batch) = &mut self.batch {
+            batch.rewards[slot] = reward;
+            batch.terminated[slot] = u8::from(terminated);
+            batch.truncated[slot] = u8::from(truncated);
+        }
+    }
+
+    /// A row has what the batch wanted.
+    #[inline]
+    pub(crate) fn finish_row(&mut self, local: usize) {
+        let row = &mut self.rows[local];
+        row.task = Task::None;
+        let took_us = system::now_us().saturating_sub(row.sent_us);
+        let index = row.index;
+        if let Some(batch) = &mut self.batch {
+            batch.done += 1;
+            if took_us >= batch.slowest_us {
+                batch.slowest_us = took_us;
+                batch.slowest_row = index;
+            }
+        }
+        if self.creation.is_some() {
+            self.tell_progress(false);
+        }
+    }
+
+    /// A row failed; its error is in place.
+    pub(crate) fn finish_with_error(&mut self, local: usize) {
+        self.show_error(local);
+        self.finish_row(local);
+    }
+
+    /// A failed row that is asked again: nothing is sent.
+    pub(crate) fn repeat_error(&mut self, local: usize) {
+        self.rows[local].sent_us = system::now_us();
+        self.finish_with_error(local);
+    }
+
+    /// A call that raised: the row itself goes on.
+    pub(crate) fn finish_failed_call(&mut self, local: usize, error: &RowError) {
+        let row = &mut self.rows[local];
+        row.info.clear();
+        error.write_info(false, &mut row.info.text);
+        self.mark_failed(local, error.kind, false);
+        self.finish_row(local);
+    }
+
+    fn show_error(&mut self, local: usize) {
+        let row = &mut self.rows[local];
+        let Some(error) = &row.error else {
+            return;
+        };
+        row.info.clear();
+        row.result.clear();
+        error.write_info(row.error_shown, &mut row.info.text);
+        let (kind, repeated) = (error.kind, row.error_shown);
+        row.error_shown = true;
+        self.mark_failed(local, kind, repeated);
+    }
+
+    fn mark_failed(&mut self, local: usize, kind: ErrorKind, repeated: bool) {
+        let (slot, index) = (self.rows[local].slot, self.rows[local].index);
+        let Some(batch) = &mut self.batch else {
+            return;
+        };
+        batch.failed[slot] = true;
+        batch.failures += 1;
+        if batch.is_step() {
+            batch.rewards[slot] = 0.0;
+            batch.terminated[slot] = u8::from(kind == ErrorKind::Exception);
+            batch.truncated[slot] = u8::from(kind != ErrorKind::Exception);
+        }
+        if kind == ErrorKind::Timeout && !repeated {
+            batch.stragglers.push(index);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Batches: which rows, what each is sent, and the columns of the reply.
+
+pub(crate) mod batch;
+mod begin;
+mod call;
+pub(crate) mod columns;
+mod finish;
+pub(crate) mod kept;
+mod reply;
+mod reset;
+mod step;

@@ -1,0 +1,97 @@
+//! Sends steps.
+
+use super::batch::{Actions, Work};
+use crate::channel::request::Autoreset;
+use crate::rows::row::{Life, Purpose, Task};
+use crate::shard::Shard;
+use crate::system;
+use crate::values::{items, numbers};
+
+impl Shard {
+    /// Sends as many of the batch's rows their line as may run at once.
+    pub(crate) fn dispatch(&mut self) {
+        let limit = self.settings.in_flight.unwrap_or(usize::MAX).max(1);
+        while let Some(batch) = &mut self.batch {
+            if batch.next == batch.rows.len() || batch.next - batch.done >= limit {
+                return;
+            }
+            let (slot, local) = (batch.next, batch.rows[batch.next]);
+            batch.next += 1;
+            match batch.work {
+                Work::Step(_) => self.step_row(local, slot),
+                Work::Reset { .. } => self.reset_row(local, slot),
+                Work::Call { .. } => self.call_row(local, slot),
+            }
+        }
+    }
+
+    #[inline]
+    fn step_row(&mut self, local: usize, slot: usize) {
+        let row = &self.rows[local];
+        if row.error.is_some() {
+            // The error is shown once before a pending reset may take its place.
+            let resets = self.settings.autoreset.is_some() && row.error_shown && row.life == Life::Ready;
+            return if resets { self.autoreset(local, Purpose::NextStep) } else { self.repeat_error(local) };
+        }
+        if row.ended && self.settings.autoreset == Some(Autoreset::NextStep) {
+            return self.autoreset(local, Purpose::NextStep);
+        }
+        let mut line = std::mem::take(&mut self.line);
+        self.write_step(local, slot, &mut line);
+        self.rows[local].task = Task::Step;
+        self.request_row(local, &line, self.settings.deadlines_ms.step);
+        self.line = line;
+    }
+
+    #[inline]
+    fn write_step(&mut self, local: usize, slot: usize, line: &mut Vec<u8>) {
+        self.begin_line(local, line);
+        line.extend_from_slice(b",\"op\":\"step\",\"action\":");
+        let Some(batch) = &self.batch else {
+            return;
+        };
+        match &batch.work {
+            Work::Step(Actions::Json(places)) => {
+                items::append_line_safe(line, &batch.body[places[slot].clone()]);
+                line.extend_from_slice(b"}\n");
+            }
+            Work::Step(Actions::Array(array)) => {
+                let bytes = &batch.body[slot * array.bytes..(slot + 1) * array.bytes];
+                let takes_raw = self.rows[local].process.as_ref().is_some_and(|process| process.takes_raw);
+                if array.write(bytes, takes_raw, line) {
+                    line.extend_from_slice(b",\"raw\":");
+                    numbers::write_u64(line, bytes.len() as u64);
+                    line.extend_from_slice(b"}\n");
+                    line.extend_from_slice(bytes);
+                } else {
+                    line.extend_from_slice(b"}\n");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins a request line with the row's next number.
+    #[inline]
+    pub(crate) fn begin_line(&mut self, local: usize, line: &mut Vec<u8>) {
+        let row = &mut self.rows[local];
+        row.last_id += 1;
+        row.late = 0;
+        line.clear();
+        line.extend_from_slice(b"{\"id\":");
+        numbers::write_u64(line, row.last_id);
+    }
+
+    /// Sends a row its line; its clock starts now.
+    #[inline]
+    pub(crate) fn request_row(&mut self, local: usize, line: &[u8], deadline_ms: u64) {
+        let now_us = system::now_us();
+        let deadline_us = now_us + deadline_ms * 1000;
+        let row = &mut self.rows[local];
+        row.sent_us = now_us;
+        row.deadline_us = row.deadline_us.min(deadline_us);
+        let deadline_us = row.deadline_us;
+        self.note_deadline(deadline_us);
+        self.send_to_row(local, line);
+    }
+}

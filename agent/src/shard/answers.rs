@@ -1,0 +1,170 @@
+//! What an answer means for the row that gave it.
+
+use super::Shard;
+use super::values::{add_member, keep, keep_info};
+use crate::channel::request::Autoreset;
+use crate::rows::error::{ErrorKind, ReportedError};
+use crate::rows::row::{NEVER, Purpose, ResetTask, Task};
+use crate::values::fault::Fault;
+use crate::values::items;
+use crate::values::reply::{self, Member, Reply};
+
+/// Answers that nobody waits for, since the last request, before the row is ended.
+const LATE_LIMIT: u32 = 256;
+
+impl Shard {
+    /// One scanned answer and its raw bytes.
+    #[inline]
+    pub(crate) fn answered(&mut self, local: usize, reply: &Reply<'_>, raw: &[u8]) {
+        let row = &mut self.rows[local];
+        let waits = !matches!(row.task, Task::None | Task::AwaitProcess(_));
+        if !waits || reply.id != Some(row.last_id) {
+            return self.unexpected_answer(local, reply);
+        }
+        row.deadline_us = NEVER;
+        if let Some(member) = reply.error {
+            return self.error_answer(local, &member);
+        }
+        let done = match self.rows[local].task {
+            Task::Step => self.step_answer(local, reply, raw),
+            Task::Reset(_) => self.reset_answer(local, reply, raw),
+            Task::Call => self.call_answer(local, reply, raw),
+            _ => Ok(()),
+        };
+        if let Err(fault) = done {
+            self.break_protocol(local, &fault);
+        }
+    }
+
+    /// An answer to something that was answered before is dropped and counted; any other is a fault.
+    #[cold]
+    fn unexpected_answer(&mut self, local: usize, reply: &Reply<'_>) {
+        let row = &mut self.rows[local];
+        let last = row.last_id;
+        match reply.id {
+            Some(id) if id <= last && row.late < LATE_LIMIT => {
+                row.late += 1;
+                self.counters.late_replies += 1;
+            }
+            Some(id) if id <= last => {
+                let fault = format!("more than {LATE_LIMIT} answers to requests that were answered before");
+                self.break_protocol(local, &Fault::new(fault));
+            }
+            Some(id) => {
+                let fault = format!("an answer with the id {id}, expected {last}");
+                self.break_protocol(local, &Fault::new(fault));
+            }
+            None => self.break_protocol(local, &Fault::new(format!("an answer without an id, expected {last}"))),
+        }
+    }
+
+    /// The environment answered with an error.
+    fn error_answer(&mut self, local: usize, member: &Member<'_>) {
+        let op = self.rows[local].op();
+        let error = ReportedError::parse(member.text).into_error(op);
+        let row = &mut self.rows[local];
+        if error.kind == ErrorKind::Exception {
+            match &mut row.task {
+                Task::Call => return self.finish_failed_call(local, &error),
+                Task::Close => return,
+                Task::Reset(task) if !task.retried && self.creation.is_none() => {
+                    let retry = ResetTask { retried: true, ..task.clone() };
+                    return self.retry_reset(local, retry);
+                }
+                _ => {}
+            }
+        }
+        self.fail_row(local, error);
+    }
+
+    fn step_answer(&mut self, local: usize, reply: &Reply<'_>, raw: &[u8]) -> Result<(), Fault> {
+        let observation = reply.obs.ok_or_else(|| missing("obs", "a step"))?;
+        let reward = reply.reward.ok_or_else(|| missing("reward", "a step"))?;
+        let reward = reply::reward(&reward, raw)?;
+        let (terminated, truncated) = ends(reply)?;
+        self.keep_row_info(local, reply.info.as_ref(), raw)?;
+        let ends = terminated || truncated;
+        let autoreset = self.settings.autoreset.filter(|_| ends);
+        if !reward.is_finite() {
+            add_member(&mut self.rows[local].info, "sandpool_warning", b"\"nonfinite_reward\"");
+        }
+        if autoreset == Some(Autoreset::SameStep) {
+            self.check_observation(&observation, raw)?;
+            let row = &mut self.rows[local];
+            let mut last = row.last_of_episode.take().unwrap_or_default();
+            keep(&mut last.0, &observation, raw)?;
+            std::mem::swap(&mut last.1, &mut row.info);
+            row.last_of_episode = Some(last);
+            self.note_step(local, reward, terminated, truncated);
+            self.autoreset(local, Purpose::SameStep);
+            return Ok(());
+        }
+        self.keep_observation(local, &observation, raw)?;
+        self.rows[local].ended = autoreset == Some(Autoreset::NextStep);
+        self.note_step(local, reward, terminated, truncated);
+        self.finish_row(local);
+        Ok(())
+    }
+
+    fn reset_answer(&mut self, local: usize, reply: &Reply<'_>, raw: &[u8]) -> Result<(), Fault> {
+        let observation = reply.obs.ok_or_else(|| missing("obs", "a reset"))?;
+        self.keep_row_info(local, reply.info.as_ref(), raw)?;
+        self.keep_observation(local, &observation, raw)?;
+        let row = &mut self.rows[local];
+        row.reset_info.text.clone_from(&row.info.text);
+        row.reset_info.arrays = row.info.arrays;
+        row.error = None;
+        row.error_shown = false;
+        row.fresh = false;
+        row.ended = false;
+        if let Task::Reset(ResetTask { purpose: Purpose::SameStep, .. }) = row.task {
+            if let Some(last) = &row.last_of_episode {
+                let (observation, info) = &**last;
+                add_member(&mut row.info, "final_obs", &observation.text);
+                let text = if info.text.is_empty() { b"{}" } else { info.text.as_slice() };
+                add_member(&mut row.info, "final_info", text);
+                row.info.arrays |= observation.arrays || info.arrays;
+            }
+        }
+        self.finish_row(local);
+        Ok(())
+    }
+
+    fn call_answer(&mut self, local: usize, reply: &Reply<'_>, raw: &[u8]) -> Result<(), Fault> {
+        let row = &mut self.rows[local];
+        row.result.clear();
+        if let Some(member) = &reply.result {
+            keep(&mut row.result, member, raw)?;
+        }
+        let bytes = row.result.text.len();
+        self.check_size(bytes, "a result")?;
+        self.finish_row(local);
+        Ok(())
+    }
+
+    fn keep_row_info(&mut self, local: usize, member: Option<&Member<'_>>, raw: &[u8]) -> Result<(), Fault> {
+        keep_info(&mut self.rows[local].info, member, raw)?;
+        self.check_size(self.rows[local].info.text.len(), "an info")
+    }
+}
+
+/// How the episode goes on. `done` of the old interface counts as `terminated`, unless a time limit says otherwise.
+fn ends(reply: &Reply<'_>) -> Result<(bool, bool), Fault> {
+    let truncated = reply.truncated.unwrap_or(false);
+    if let Some(terminated) = reply.terminated {
+        return Ok((terminated, truncated));
+    }
+    let Some(done) = reply.done else {
+        return Err(missing("terminated", "a step"));
+    };
+    let by_time_limit = done && reply.info.as_ref().is_some_and(|info| says_time_limit(info.text));
+    Ok((done && !by_time_limit, truncated || by_time_limit))
+}
+
+fn says_time_limit(info: &[u8]) -> bool {
+    items::member(info, b"TimeLimit.truncated").is_ok_and(|place| place.is_some_and(|place| &info[place] == b"true"))
+}
+
+fn missing(member: &str, of: &str) -> Fault {
+    Fault::new(format!("no \"{member}\" in the answer to {of}"))
+}

@@ -1,0 +1,75 @@
+//! Processes that ended.
+
+use super::{Owner, Shard};
+use crate::isolation::{Exit, reap};
+use crate::rows::row::Task;
+use crate::system;
+use std::os::fd::RawFd;
+
+const STRAYS_KEPT: usize = 1024;
+
+impl Shard {
+    /// A child of the agent has ended.
+    pub(crate) fn children_ended(&mut self, signals: RawFd) {
+        let mut information = [0; 1024];
+        // What it says is less than what reaping finds; it only has to be emptied.
+        while system::read(signals, &mut information).is_ok() {}
+        self.collect_exits();
+    }
+
+    /// Takes in all exits there are.
+    pub(crate) fn collect_exits(&mut self) {
+        for (pid, exit) in reap() {
+            match self.owners.remove(&pid) {
+                Some(owner) => self.exited(owner, exit),
+                None => {
+                    if self.strays.len() == STRAYS_KEPT {
+                        self.strays.pop_front();
+                    }
+                    self.strays.push_back((pid, exit, system::now_us()));
+                }
+            }
+        }
+    }
+
+    /// Notes whose process a pid is, and since when: a fork may have ended before its pid was known.
+    pub(crate) fn own(&mut self, pid: i32, owner: Owner, started_us: u64) {
+        let stray = self.strays.iter().position(|(ended, _, at_us)| *ended == pid && *at_us >= started_us);
+        match stray.and_then(|position| self.strays.remove(position)) {
+            Some((_, exit, _)) => self.exited(owner, exit),
+            None => drop(self.owners.insert(pid, owner)),
+        }
+    }
+
+    fn exited(&mut self, owner: Owner, exit: Exit) {
+        match owner {
+            Owner::Template => self.template_exited(exit),
+            Owner::Row(local) => self.row_exited(local, exit),
+        }
+    }
+
+    /// What the process wrote before it ended still counts.
+    fn row_exited(&mut self, local: usize, exit: Exit) {
+        let epoch = self.rows[local].epoch;
+        let Some(process) = &mut self.rows[local].process else {
+            return;
+        };
+        process.exit = Some(exit);
+        const READS: usize = 64;
+        for pipes in [false, true] {
+            for _ in 0..READS {
+                if self.rows[local].epoch != epoch || !self.read_row(local, pipes) {
+                    break;
+                }
+            }
+        }
+        let row = &mut self.rows[local];
+        if row.epoch != epoch || row.process.is_none() {
+            return;
+        }
+        if row.task == Task::Close || self.closing.is_some() {
+            return self.row_closed(local);
+        }
+        self.crashed(local);
+    }
+}

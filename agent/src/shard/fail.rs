@@ -1,0 +1,143 @@
+//! What a row's failure means: evidence, an error, a new process.
+
+use super::Shard;
+use crate::isolation::{Exit, cpu_seconds};
+use crate::rows::error::{ErrorKind, RowError, STDERR_TAIL_BYTES};
+use crate::rows::log::LOG_BYTES;
+use crate::rows::process::Process;
+use crate::rows::row::{Life, NEVER, Task};
+use crate::system;
+use crate::values::fault::Fault;
+
+impl Shard {
+    /// A row failed in what it was doing: its process is ended and replaced in the background.
+    pub(crate) fn fail_row(&mut self, local: usize, error: RowError) {
+        if self.rows[local].life == Life::Starting {
+            return self.start_failed(local, error);
+        }
+        let (error, _) = self.with_evidence(local, error);
+        if self.creation.is_some() {
+            return self.fail_creation(local, &error);
+        }
+        self.replace(local);
+        self.become_failed(local, error);
+    }
+
+    /// A row broke the protocol.
+    pub(crate) fn break_protocol(&mut self, local: usize, fault: &Fault) {
+        let op = self.rows[local].op();
+        self.fail_row(local, RowError::new(ErrorKind::Protocol, op, fault.to_string()));
+    }
+
+    /// A row's process ended, or closed its stream and is as good as ended.
+    pub(crate) fn crashed(&mut self, local: usize) {
+        let row = &self.rows[local];
+        let Some(process) = &row.process else {
+            return;
+        };
+        let op = row.op();
+        let out_of_memory = self.isolation.oom_kills(&row.identity) > process.oom_kills_before;
+        let kind = if out_of_memory { ErrorKind::Oom } else { ErrorKind::Crash };
+        let mut message = match &process.exit {
+            Some(exit) => format!("the environment {}", Self::ending(exit)),
+            None => "the environment closed its channel".to_owned(),
+        };
+        if out_of_memory {
+            message.push_str(&format!("; the kernel ended it at its limit of {} bytes", self.settings.memory_bytes));
+        }
+        self.fail_row(local, RowError::new(kind, op, message));
+    }
+
+    /// How a process ended, as part of a sentence.
+    pub(crate) fn ending(exit: &Exit) -> String {
+        match (exit.code, exit.signal) {
+            (_, Some(signal)) => format!("was ended by signal {signal}"),
+            (Some(code), None) => format!("ended with exit code {code}"),
+            (None, None) => "ended".to_owned(),
+        }
+    }
+
+    /// No answer came in time.
+    pub(crate) fn timed_out(&mut self, local: usize) {
+        let row = &self.rows[local];
+        let op = row.op();
+        let deadline_ms = (row.deadline_us.saturating_sub(row.sent_us)) as f64 / 1000.0;
+        let cpu_s = row.process.as_ref().and_then(|process| process.pid).and_then(cpu_seconds);
+        let mut message = format!("no answer to {op} within {} s", deadline_ms / 1000.0);
+        if let Some(load) = overload() {
+            message.push_str(&format!("; the host was short of CPU ({load})"));
+        }
+        let mut error = RowError::new(ErrorKind::Timeout, op, message);
+        error.deadline_s = Some(deadline_ms / 1000.0);
+        error.cpu_s = cpu_s;
+        if row.life == Life::Starting {
+            error.deadline_s = Some(self.settings.deadlines_ms.start as f64 / 1000.0);
+            error.message = format!("no answer to hello within {} ms", self.settings.deadlines_ms.start);
+        }
+        self.counters.stragglers += 1;
+        self.fail_row(local, error);
+    }
+
+    /// Adds exit status and standard error to an error.
+    pub(crate) fn with_evidence(&mut self, local: usize, mut error: RowError) -> (RowError, bool) {
+        let row = &mut self.rows[local];
+        let Some(process) = &mut row.process else {
+            return (error, false);
+        };
+        process.read_stderr(&mut row.log, &mut self.scratch, LOG_BYTES);
+        error.exit = error.exit.or(process.exit);
+        if error.stderr_tail.is_empty() {
+            error.stderr_tail = row.log.tail_text(STDERR_TAIL_BYTES);
+        }
+        (error, true)
+    }
+
+    /// Ends a row's process and everything that belongs to it alone.
+    pub(crate) fn discard_process(&mut self, local: usize) {
+        let row = &mut self.rows[local];
+        if row.life == Life::Starting {
+            self.starts.running -= 1;
+            row.life = Life::Queued { dirty: true };
+        }
+        row.epoch = row.epoch.wrapping_add(1);
+        row.deadline_us = NEVER;
+        row.ending = false;
+        row.ended = false;
+        if let Some(process) = row.process.take() {
+            self.release(&process);
+        }
+    }
+
+    /// Lets go of a process: nothing of it is told any more, and it is killed. The rest of its user's processes
+    /// follow when the row is cleaned.
+    pub(crate) fn release(&mut self, process: &Process) {
+        for descriptor in process.descriptors() {
+            self.poller.remove(descriptor);
+        }
+        if let Some(pid) = process.pid
+            && self.owners.remove(&pid).is_some()
+        {
+            system::kill(pid);
+        }
+    }
+
+    /// The row holds this error until it is reset; the batch that waits for it gets it.
+    pub(crate) fn become_failed(&mut self, local: usize, error: RowError) {
+        let row = &mut self.rows[local];
+        row.process_deadline_us = NEVER;
+        let asked = std::mem::replace(&mut row.task, Task::None);
+        row.error_shown = false;
+        row.error = Some(error);
+        if !matches!(asked, Task::None | Task::Close) {
+            self.finish_with_error(local);
+        }
+    }
+}
+
+/// The load of the host, when it is more than twice its processors.
+fn overload() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = text.split(' ').next()?.parse().ok()?;
+    let processors = std::thread::available_parallelism().ok()?.get();
+    (load > 2.0 * processors as f64).then(|| format!("load {load} on {processors} processors"))
+}

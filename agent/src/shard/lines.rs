@@ -1,0 +1,298 @@
+//! Reads what rows say: one read for each arrival, whole lines straight out of the shared buffer.
+
+use super::{Shard, TURN_BYTES};
+use crate::event_loop::{Readiness, Source, Token};
+use crate::rows::row::Life;
+use crate::rows::stream::LineStream;
+use crate::starts::EXIT_STATUS_US;
+use crate::system;
+use crate::values::fault::{Fault, excerpt};
+use crate::values::reply;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// What became of a buffer of lines.
+#[derive(Debug, Default, Clone, Copy)]
+struct Taken {
+    /// Bytes that were used up.
+    used: usize,
+    /// Bytes behind them that hold no line end.
+    searched: usize,
+    /// Bytes behind them that the next line takes, if that is known.
+    needed: usize,
+}
+
+impl Shard {
+    /// Something happened on a row's stream.
+    #[inline]
+    pub(crate) fn row_event(&mut self, token: Token, readiness: Readiness) {
+        let local = token.row;
+        if self.rows[local].epoch & 0xff_ffff != token.epoch {
+            return;
+        }
+        if readiness.writable {
+            self.flush_row(local);
+        }
+        if readiness.readable {
+            let more = self.read_row(local, token.source == Source::RowPipes);
+            if more || readiness.hangup {
+                self.undrained.push(token);
+            }
+        }
+    }
+
+    /// One more turn for each stream that had more than one turn's worth, or whose end is still to be read.
+    pub(crate) fn read_undrained(&mut self) {
+        if self.undrained.is_empty() {
+            return;
+        }
+        for token in std::mem::take(&mut self.undrained) {
+            let local = token.row;
+            if self.rows[local].epoch & 0xff_ffff == token.epoch
+                && self.read_row(local, token.source == Source::RowPipes)
+            {
+                self.undrained.push(token);
+            }
+        }
+    }
+
+    /// Reads once. True when there may be more.
+    pub(crate) fn read_row(&mut self, local: usize, pipes: bool) -> bool {
+        let Some(stream) = self.stream_of(local, pipes) else {
+            return false;
+        };
+        if stream.ended {
+            return false;
+        }
+        let direct = stream.input.is_empty();
+        let descriptor = stream.reading();
+        let received = if direct {
+            system::read(descriptor, &mut self.scratch)
+        } else {
+            // A long line goes on in its own buffer, without a copy.
+            self.rows_stream(local, pipes, |stream| system::read_into(descriptor, &mut stream.input, TURN_BYTES))
+        };
+        match received {
+            Ok(0) => {
+                self.stream_ended(local, pipes);
+                false
+            }
+            Ok(count) => {
+                if direct {
+                    self.take_from_scratch(local, pipes, count);
+                } else {
+                    self.take_from_input(local, pipes);
+                }
+                count == TURN_BYTES
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            Err(_) => {
+                self.stream_ended(local, pipes);
+                false
+            }
+        }
+    }
+
+    fn stream_of(&mut self, local: usize, pipes: bool) -> Option<&mut LineStream> {
+        let process = self.rows[local].process.as_mut()?;
+        if pipes { process.pipes.as_mut() } else { Some(&mut process.stream) }
+    }
+
+    fn rows_stream(
+        &mut self,
+        local: usize,
+        pipes: bool,
+        read: impl FnOnce(&mut LineStream) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.stream_of(local, pipes).map_or(Ok(0), read)
+    }
+
+    #[inline]
+    fn take_from_scratch(&mut self, local: usize, pipes: bool, count: usize) {
+        let scratch = std::mem::take(&mut self.scratch);
+        let taken = self.take_lines(local, pipes, &scratch[..count], 0);
+        if taken.used < count {
+            self.keep_rest(local, pipes, &scratch[taken.used..count], taken);
+        }
+        self.scratch = scratch;
+    }
+
+    fn take_from_input(&mut self, local: usize, pipes: bool) {
+        let Some(stream) = self.stream_of(local, pipes) else {
+            return;
+        };
+        if stream.input.len() < stream.needed {
+            return;
+        }
+        let searched = stream.searched;
+        let mut input = std::mem::take(&mut stream.input);
+        let taken = self.take_lines(local, pipes, &input, searched);
+        if taken.used == 0 {
+            // Nothing was whole: the buffer goes back as it is.
+            if let Some(stream) = self.stream_after(local, pipes) {
+                stream.input = input;
+                stream.searched = taken.searched;
+                stream.needed = taken.needed;
+            }
+            return;
+        }
+        let rest = input.split_off(taken.used.min(input.len()));
+        if !rest.is_empty() {
+            self.keep_rest(local, pipes, &rest, taken);
+        } else if let Some(stream) = self.stream_after(local, pipes).filter(|_| input.capacity() <= TURN_BYTES) {
+            input.clear();
+            stream.input = input;
+            stream.searched = 0;
+            stream.needed = 0;
+        }
+    }
+
+    fn keep_rest(&mut self, local: usize, pipes: bool, rest: &[u8], taken: Taken) {
+        if let Some(stream) = self.stream_after(local, pipes) {
+            stream.input.extend_from_slice(rest);
+            stream.searched = taken.searched;
+            stream.needed = taken.needed;
+        }
+    }
+
+    /// The stream that a buffer belongs to once its lines were taken: the choice between two may have been made.
+    fn stream_after(&mut self, local: usize, pipes: bool) -> Option<&mut LineStream> {
+        let process = self.rows[local].process.as_mut()?;
+        match (pipes, &mut process.pipes) {
+            (true, Some(undecided)) => Some(undecided),
+            (true, None) => Some(&mut process.stream).filter(|stream| !stream.is_socket()),
+            (false, _) => Some(&mut process.stream),
+        }
+    }
+
+    /// Takes all whole lines; `searched` bytes are known to hold no line end.
+    fn take_lines(&mut self, local: usize, pipes: bool, bytes: &[u8], searched: usize) -> Taken {
+        let epoch = self.rows[local].epoch;
+        let limit = self.settings.max_message_bytes;
+        let mut used = 0;
+        let mut searched = searched;
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            let Some(end) = system::find_byte(b'\n', &rest[searched..]).map(|end| end + searched) else {
+                if rest.len() > limit {
+                    self.break_protocol(local, &Fault::new(format!("a line of more than {limit} bytes")));
+                    used = bytes.len();
+                }
+                return Taken { used, searched: rest.len(), needed: 0 };
+            };
+            match self.take_line(local, pipes, &rest[..end], &rest[end + 1..]) {
+                Ok(raw_bytes) => used += end + 1 + raw_bytes,
+                Err(needed) => return Taken { used, searched: end, needed: end + 1 + needed },
+            }
+            if self.rows[local].epoch != epoch {
+                return Taken { used: bytes.len(), ..Taken::default() };
+            }
+            searched = 0;
+        }
+        Taken { used, ..Taken::default() }
+    }
+
+    /// Takes one line and the raw bytes that it announces, and returns their number; an error is the number of raw
+    /// bytes that have to be there first.
+    #[inline]
+    fn take_line(&mut self, local: usize, pipes: bool, line: &[u8], after: &[u8]) -> Result<usize, usize> {
+        if self.rows[local].life == Life::Starting {
+            self.hello_answer(local, pipes, line);
+            return Ok(0);
+        }
+        let reply = match reply::scan(line) {
+            Ok(reply) => reply,
+            Err(fault) => {
+                let fault =
+                    Fault::new(format!("a line that cannot be accepted: {fault}; it begins '{}'", excerpt(line)));
+                self.break_protocol(local, &fault);
+                return Ok(0);
+            }
+        };
+        let raw_bytes = reply.raw_bytes;
+        if line.len().saturating_add(raw_bytes) > self.settings.max_message_bytes {
+            let limit = self.settings.max_message_bytes;
+            let fault = format!("a message of {} and {raw_bytes} raw bytes, more than {limit}", line.len());
+            self.break_protocol(local, &Fault::new(fault));
+            return Ok(0);
+        }
+        if after.len() < raw_bytes {
+            return Err(raw_bytes);
+        }
+        self.answered(local, &reply, &after[..raw_bytes]);
+        Ok(raw_bytes)
+    }
+
+    /// The other side closed a stream. Its exit status is on its way and says more.
+    fn stream_ended(&mut self, local: usize, pipes: bool) {
+        let row = &mut self.rows[local];
+        let Some(process) = &mut row.process else {
+            return;
+        };
+        if pipes {
+            if let Some(pipes) = process.pipes.take() {
+                self.poller.remove(pipes.reading());
+            }
+        } else {
+            process.stream.ended = true;
+            self.poller.remove(process.stream.reading());
+        }
+        if !process.stream.ended || process.pipes.is_some() || process.exit.is_some() || row.ending {
+            return;
+        }
+        row.ending = true;
+        row.deadline_us = row.deadline_us.min(system::now_us() + EXIT_STATUS_US);
+        let deadline_us = row.deadline_us;
+        self.note_deadline(deadline_us);
+    }
+
+    /// Sends what a row's stream did not take before.
+    fn flush_row(&mut self, local: usize) {
+        let row = &mut self.rows[local];
+        let Some(process) = &mut row.process else {
+            return;
+        };
+        // An error shows as the end of the stream too.
+        if process.stream.flush().unwrap_or(true) {
+            let token = Token::row(Source::Row, local, row.epoch);
+            if process.stream.is_socket() {
+                let _ = self.poller.change_edge(process.stream.reading(), token, false);
+            } else {
+                self.poller.remove(process.stream.writing());
+            }
+        }
+    }
+
+    /// Sends a line to a row; what it does not take now follows when it reads.
+    #[inline]
+    pub(crate) fn send_to_row(&mut self, local: usize, line: &[u8]) {
+        let row = &mut self.rows[local];
+        let Some(process) = &mut row.process else {
+            return;
+        };
+        // A process that is gone is told by the end of its stream.
+        if process.stream.send(line).unwrap_or(true) {
+            return;
+        }
+        let token = Token::row(Source::Row, local, row.epoch);
+        let _ = if process.stream.is_socket() {
+            self.poller.change_edge(process.stream.reading(), token, true)
+        } else {
+            self.poller.add_writable(process.stream.writing(), token)
+        };
+    }
+
+    /// A row's standard error has something.
+    pub(crate) fn read_log(&mut self, token: Token) {
+        let row = &mut self.rows[token.row];
+        let Some(process) = row.process.as_mut().filter(|_| row.epoch & 0xff_ffff == token.epoch) else {
+            return;
+        };
+        if !process.read_stderr(&mut row.log, &mut self.scratch, TURN_BYTES)
+            && let Some(stderr) = process.stderr.take()
+        {
+            self.poller.remove(stderr.as_raw_fd());
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A shard: its rows, its template, the batch that runs, and the loop that moves them all.
+
+mod answers;
+mod close;
+mod deadlines;
+mod exits;
+mod fail;
+mod layout;
+mod lines;
+mod logs;
+mod observe;
+mod requests;
+mod run;
+mod status;
+mod values;
+mod worker;
+
+use crate::batches::batch::Batch;
+use crate::batches::kept::Kept;
+use crate::channel::request::Start;
+use crate::event_loop::{Poller, Token};
+use crate::isolation::{Exit, Isolation, Program};
+use crate::rows::row::{NEVER, Row, Value};
+use crate::starts::config::Config;
+use crate::starts::creation::Creation;
+use crate::starts::queue::Starts;
+use crate::starts::template::Template;
+use crate::values::layout::Layout;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+pub(crate) use requests::parse;
+pub use run::serve;
+pub(crate) use status::PendingStatus;
+pub(crate) use worker::Worker;
+
+/// Bytes that one row may say in one turn of the loop.
+pub(crate) const TURN_BYTES: usize = 256 << 10;
+
+/// Who a process is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The process of a local row.
+    Row(usize),
+    /// The template.
+    Template,
+}
+
+/// Figures over the shard's life.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) late_replies: u64,
+    pub(crate) replacements: u64,
+    pub(crate) stragglers: u64,
+}
+
+/// Everything of one shard. Its parts are in `starts`, `batches` and the files beside this one.
+pub struct Shard {
+    pub(crate) worker: Worker,
+    pub(crate) poller: Poller,
+    pub(crate) settings: Start,
+    pub(crate) isolation: Isolation,
+    pub(crate) program: Program,
+    pub(crate) config: Config,
+    pub(crate) rows: Vec<Row>,
+    /// Processes that have not ended, by pid.
+    pub(crate) owners: HashMap<i32, Owner>,
+    /// Ended processes that nobody owned yet, and when.
+    pub(crate) strays: VecDeque<(i32, Exit, u64)>,
+    pub(crate) template: Template,
+    pub(crate) starts: Starts,
+    /// Present until the start request is answered.
+    pub(crate) creation: Option<Creation>,
+    /// True after a start that failed: nothing runs any more.
+    pub(crate) broken: bool,
+    pub(crate) layout: Option<Layout>,
+    /// The last good observations of an array pool, one buffer for each field.
+    pub(crate) columns: Vec<Rc<Vec<u8>>>,
+    pub(crate) batch: Option<Box<Batch>>,
+    pub(crate) kept: Option<Kept>,
+    pub(crate) last_seq: u64,
+    /// The pool's seed P.
+    pub(crate) pool_seed: u64,
+    pub(crate) counters: Counters,
+    pub(crate) status: Option<PendingStatus>,
+    pub(crate) closing: Option<close::Closing>,
+    /// No row and no template has a deadline before this one.
+    pub(crate) earliest_us: u64,
+    /// Streams that may have more to read.
+    pub(crate) undrained: Vec<Token>,
+    /// What is read in one go.
+    pub(crate) scratch: Vec<u8>,
+    /// A request line in the making.
+    pub(crate) line: Vec<u8>,
+    /// One row's observation in the making.
+    pub(crate) fitted: Vec<u8>,
+    /// A value in the making; changes places with the one it replaces.
+    pub(crate) spare: Value,
+}
+
+impl Shard {
+    /// Whoever waits until then has to be looked at then.
+    #[inline]
+    pub(crate) fn note_deadline(&mut self, deadline_us: u64) {
+        self.earliest_us = self.earliest_us.min(deadline_us);
+    }
+
+    /// Reads, writes and memory of a new shard; nothing runs yet.
+    pub(crate) fn new(worker: Worker, poller: Poller, isolation: Isolation, settings: Start, config: Config) -> Self {
+        let rows = (0..settings.count)
+            .map(|local| Row::new(isolation.identity(settings.first + local, local), settings.episode_offset))
+            .collect();
+        let program = Program {
+            argv: settings.argv.clone(),
+            cwd: settings.cwd.clone(),
+            environ: settings.environ.clone().into_iter().collect(),
+        };
+        Self {
+            worker,
+            poller,
+            isolation,
+            program,
+            config,
+            rows,
+            owners: HashMap::new(),
+            strays: VecDeque::new(),
+            template: Template::default(),
+            starts: Starts::default(),
+            creation: None,
+            broken: false,
+            layout: None,
+            columns: Vec::new(),
+            batch: None,
+            kept: None,
+            last_seq: 0,
+            pool_seed: settings.seed,
+            counters: Counters::default(),
+            status: None,
+            closing: None,
+            earliest_us: NEVER,
+            undrained: Vec::new(),
+            scratch: vec![0; TURN_BYTES],
+            line: Vec::new(),
+            fitted: Vec::new(),
+            spare: Value::default(),
+            settings,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Forks: one line to the template with two descriptors, one hello from the child.
+
+use crate::event_loop::{Source, Token};
+use crate::isolation::send_descriptors;
+use crate::rows::error::{ErrorKind, RowError};
+use crate::rows::process::Process;
+use crate::rows::stream::LineStream;
+use crate::shard::{Owner, Shard};
+use crate::starts::template::{ForkLine, Forking};
+use crate::system;
+use std::io;
+use std::os::fd::AsRawFd;
+
+impl Shard {
+    /// Asks the template for a fork; several may be on their way.
+    pub(crate) fn begin_fork(&mut self, local: usize) -> io::Result<()> {
+        let (socket, channel) = system::socket_pair()?;
+        let (stderr, their_stderr) = system::pipe()?;
+        system::set_nonblocking(stderr.as_raw_fd())?;
+        let row = &self.rows[local];
+        if self.settings.isolated {
+            let _ = system::give(their_stderr.as_raw_fd(), row.identity.uid, row.identity.gid);
+        }
+        self.poller.add_edge(socket.as_raw_fd(), Token::row(Source::Row, local, row.epoch))?;
+        self.poller.add_level(stderr.as_raw_fd(), Token::row(Source::RowLog, local, row.epoch))?;
+        self.template.last_id += 1;
+        let forking = Forking { id: self.template.last_id, local, epoch: row.epoch, deadline_us: row.deadline_us };
+        let line = self.fork_line(local, forking.id);
+        self.rows[local].process = Some(Process::new(LineStream::socket(socket), None, stderr));
+        self.template.unanswered.push_back(forking);
+        self.template.unsent.push_back(ForkLine { bytes: line, sent: 0, descriptors: Some((channel, their_stderr)) });
+        self.send_forks();
+        Ok(())
+    }
+
+    fn fork_line(&self, local: usize, id: u64) -> Vec<u8> {
+        let row = &self.rows[local];
+        let mut message = serde_json::Map::new();
+        message.insert("id".into(), id.into());
+        message.insert("op".into(), "fork".into());
+        message.insert("index".into(), row.index.into());
+        message.extend(self.isolation.fork_request(&row.identity));
+        message.insert("reseed".into(), serde_json::Value::Null);
+        let mut line = serde_json::Value::Object(message).to_string().into_bytes();
+        if self.config.is_per_row() {
+            line.pop();
+            line.extend_from_slice(b",\"config\":");
+            line.extend_from_slice(self.config.of_row(local));
+            line.push(b'}');
+        }
+        line.push(b'\n');
+        line
+    }
+
+    /// Sends fork lines as far as the template's socket takes them.
+    pub(crate) fn send_forks(&mut self) {
+        let Some(process) = &self.template.process else {
+            return;
+        };
+        let socket = process.stream.writing();
+        let mut blocked = false;
+        while let Some(line) = self.template.unsent.front_mut() {
+            match line.send(socket) {
+                Ok(true) => drop(self.template.unsent.pop_front()),
+                Ok(false) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    blocked = true;
+                    break;
+                }
+                // The end of its stream follows, and with it the reason.
+                Err(_) => break,
+            }
+        }
+        if blocked != self.template.awaits_room {
+            self.template.awaits_room = blocked;
+            let _ = self.poller.change_edge(socket, Token::of(Source::Template), blocked);
+        }
+    }
+
+    /// The template has answered a fork request.
+    pub(crate) fn fork_answered(&mut self, id: u64, answer: Result<i32, RowError>) {
+        let Some(position) = self.template.unanswered.iter().position(|forking| forking.id == id) else {
+            return;
+        };
+        let Some(forking) = self.template.unanswered.remove(position) else {
+            return;
+        };
+        if self.rows[forking.local].epoch != forking.epoch || self.rows[forking.local].process.is_none() {
+            return;
+        }
+        match answer {
+            Ok(pid) => self.learn_pid(forking.local, pid),
+            Err(error) => self.start_failed(forking.local, error),
+        }
+    }
+
+    /// The pid of a fork, from the template or from the child itself; both have to say the same.
+    pub(crate) fn learn_pid(&mut self, local: usize, pid: i32) {
+        let Some(process) = &mut self.rows[local].process else {
+            return;
+        };
+        match process.pid {
+            None if pid > 1 && !self.owners.contains_key(&pid) => {
+                process.pid = Some(pid);
+                let started_us = process.started_us;
+                self.isolation.adopt(&self.rows[local].identity, pid);
+                self.own(pid, Owner::Row(local), started_us);
+            }
+            Some(known) if known == pid => {}
+            known => {
+                let message = format!("a fork gave pid {pid}, expected {known:?} or a new one");
+                self.fail_row(local, RowError::new(ErrorKind::Protocol, "hello", message));
+            }
+        }
+    }
+}
+
+impl ForkLine {
+    /// Sends once; true when all of the line is sent. The descriptors go with its first byte.
+    fn send(&mut self, socket: i32) -> io::Result<bool> {
+        let rest = &self.bytes[self.sent..];
+        self.sent += match &self.descriptors {
+            Some((channel, stderr)) => send_descriptors(socket, rest, &[channel.as_raw_fd(), stderr.as_raw_fd()])?,
+            None => system::write(socket, rest)?,
+        };
+        self.descriptors = None;
+        Ok(self.sent == self.bytes.len())
+    }
+}
