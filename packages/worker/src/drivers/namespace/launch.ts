@@ -4,6 +4,7 @@ import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import type { Duplex, Readable } from "node:stream";
 import { TOOL_PATH } from "../../host/run.ts";
+import { takeChannel } from "../channel.ts";
 import { DriverError, type SandboxExit } from "../driver.ts";
 import { Tail } from "../tail.ts";
 import { type OciRuntime, readRuntimeLog, runtimeEnvironment } from "./runtime.ts";
@@ -33,9 +34,7 @@ export function launch(runtime: OciRuntime, root: string, folder: string, id: st
   const output = new Tail();
   output.follow(child.stdout as Readable);
   output.follow(child.stderr as Readable);
-  const channel = child.stdio[3] as Duplex;
-  // An unhandled error event would end the server; whoever owns the channel adds a listener of its own.
-  channel.on("error", () => undefined);
+  const channel = takeChannel(child);
   const ended = new Promise<SandboxExit>((resolve) => {
     child.once("error", () => resolve({ code: 127, signal: null }));
     child.once("exit", (code, signal) => resolve(toExit(code, signal)));

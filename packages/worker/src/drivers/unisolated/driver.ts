@@ -1,7 +1,8 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import type { Duplex, Readable } from "node:stream";
+import type { Readable } from "node:stream";
 import { TOOL_PATH } from "../../host/run.ts";
+import { takeChannel } from "../channel.ts";
 import { checkSpec } from "../check.ts";
 import { type Driver, DriverError, type DriverProbe, type Sandbox, type SandboxSpec } from "../driver.ts";
 import type { DriverOptions } from "../drivers.ts";
@@ -50,8 +51,7 @@ export class UnisolatedDriver implements Driver {
     const output = new Tail();
     output.follow(child.stdout as Readable);
     output.follow(child.stderr as Readable);
-    const channel = child.stdio[3] as Duplex;
-    channel.on("error", () => undefined);
+    const channel = takeChannel(child);
     await new Promise<void>((resolve, reject) => {
       child.once("spawn", resolve);
       child.once("error", (error) => reject(startFailure(file, error)));

@@ -5,13 +5,13 @@ import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { hostFolders } from "../../../src/host/folders.ts";
 import { reapLeftovers } from "../../../src/host/reap.ts";
-import { attemptInside, leftovers, makeHost, PYTHON, readAll, specOf } from "../support.ts";
+import { attemptInside, LIMIT_MS, leftovers, makeHost, PYTHON, readAll, specOf } from "../support.ts";
 
 const host = makeHost();
 const probe = await host.driver.probe();
-const signal = (): AbortSignal => AbortSignal.timeout(20_000);
+const signal = (): AbortSignal => AbortSignal.timeout(LIMIT_MS);
 
-describe.skipIf(!probe.available)("the life of a sandbox", () => {
+describe.skipIf(!probe.available)("the life of a sandbox", { timeout: LIMIT_MS }, () => {
   afterEach(async () => {
     expect(await leftovers(host)).toEqual([]);
   });

@@ -1,12 +1,12 @@
 import { afterAll, afterEach, describe, expect, test } from "vitest";
-import { attemptInside, leftovers, makeHost, specOf } from "../support.ts";
+import { attemptInside, LIMIT_MS, leftovers, makeHost, specOf } from "../support.ts";
 
 const MEGABYTE = 2 ** 20;
 const rowMemory = { count: 2, bytes: 48 * MEGABYTE };
 const host = makeHost();
 const probe = await host.driver.probe();
 
-describe.skipIf(probe.rowMemory !== "cgroup")("limits of a sandbox", () => {
+describe.skipIf(probe.rowMemory !== "cgroup")("limits of a sandbox", { timeout: LIMIT_MS }, () => {
   afterEach(async () => {
     expect(await leftovers(host)).toEqual([]);
   });
@@ -25,7 +25,7 @@ describe.skipIf(probe.rowMemory !== "cgroup")("limits of a sandbox", () => {
         argv: ["/usr/bin/python3", "-c", "b = bytearray(200_000_000)\nfor i in range(0, len(b), 4096): b[i] = 1"],
         memoryBytes: 64 * MEGABYTE,
       }),
-      AbortSignal.timeout(20_000),
+      AbortSignal.timeout(LIMIT_MS),
     );
     expect(await sandbox.exited).toEqual({ code: null, signal: "SIGKILL" });
     await sandbox.kill();
@@ -69,11 +69,11 @@ describe.skipIf(probe.rowMemory !== "cgroup")("limits of a sandbox", () => {
   });
 
   test("a spec without limits is refused, naming the field", async () => {
-    await expect(host.driver.start(specOf({ memoryBytes: 0 }), AbortSignal.timeout(1000))).rejects.toThrow(
+    await expect(host.driver.start(specOf({ memoryBytes: 0 }), AbortSignal.timeout(LIMIT_MS))).rejects.toThrow(
       /memoryBytes is 0/,
     );
     await expect(
-      host.driver.start(specOf({ processes: Number.POSITIVE_INFINITY }), AbortSignal.timeout(1000)),
+      host.driver.start(specOf({ processes: Number.POSITIVE_INFINITY }), AbortSignal.timeout(LIMIT_MS)),
     ).rejects.toThrow(/processes is Infinity/);
   });
 });

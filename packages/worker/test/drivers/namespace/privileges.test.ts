@@ -1,9 +1,9 @@
 import { openSync } from "node:fs";
 import { createServer } from "node:net";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
-import { attemptInside, attemptOutside, leftovers, makeHost } from "../support.ts";
+import { attemptInside, attemptOutside, LIMIT_MS, leftovers, makeHost } from "../support.ts";
 
-describe.skipIf(process.geteuid?.() !== 0)("what a sandbox may do", () => {
+describe.skipIf(process.geteuid?.() !== 0)("what a sandbox may do", { timeout: LIMIT_MS }, () => {
   const host = makeHost();
   afterEach(async () => {
     expect(await leftovers(host)).toEqual([]);
