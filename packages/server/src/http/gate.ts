@@ -60,6 +60,6 @@ export function callerOf(request: IncomingMessage): Identity {
 function unauthorized(header: string | undefined): SandpoolError {
   const received = header === undefined ? "no Authorization header" : "an Authorization header without a known key";
   return new SandpoolError("unauthorized", `${received} was received, expected "Authorization: Bearer <key>"`, {
-    hint: "the key of the first start stands in the credentials file; `sandpool key create` makes another",
+    hint: "the key of the first start stands in the credentials file; `sandpool keys create` makes another",
   });
 }
