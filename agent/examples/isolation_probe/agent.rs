@@ -73,7 +73,8 @@ impl Agent {
         match op {
             "spawn" => self.spawn(&id, request),
             "spawn_plain" => self.spawn_plain(row, request),
-            "template" => self.start_template(),
+            "template" => self.start_template(request),
+            "say" => self.say(request),
             "fork" => self.fork(&id, request),
             "wait" => self.wait(row),
             "output" => Ok(json!({"output": output(row)})),
@@ -120,14 +121,33 @@ impl Agent {
         Ok(json!({"pid": pid}))
     }
 
-    fn start_template(&mut self) -> io::Result<Value> {
+    /// The probe's own template, or the program in `argv`.
+    fn start_template(&mut self, request: &Value) -> io::Result<Value> {
         let (channel, theirs) = UnixStream::pair()?;
-        let own = "/sandpool/agent".to_owned();
-        let program = Program { argv: vec![own, "template".into()], cwd: "/".into(), environ: vec![] };
+        let own = json!({"argv": ["/sandpool/agent", "template"]});
+        let program = program(if request["argv"].is_array() { request } else { &own });
         let files = Files::of(u32::MAX)?;
         let pid = self.isolation.spawn_template(&program, &files.fds(&theirs))?;
+        channel.set_read_timeout(Some(PATIENCE))?;
         self.template = Some((pid, channel));
         Ok(json!({"pid": pid}))
+    }
+
+    /// Sends a message to the template, or with `to` to that row, and returns the line that answers.
+    fn say(&mut self, request: &Value) -> io::Result<Value> {
+        let mut channel = match request["to"].as_u64() {
+            Some(row) => &self.rows[&(row as u32)].channel,
+            None => &self.template.as_ref().expect("a template").1,
+        };
+        writeln!(channel, "{}", request["message"])?;
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while channel.read(&mut byte)? == 1 && byte != *b"\n" {
+            line.push(byte[0]);
+        }
+        serde_json::from_slice(&line).map_err(|error| {
+            Error::other(format!("{error}: {:?}, stderr {:?}", String::from_utf8_lossy(&line), output(u32::MAX)))
+        })
     }
 
     /// From the template, or with `from` from that row, which then gets its folders as descriptors.
@@ -137,18 +157,22 @@ impl Agent {
         announce_sender(channel.as_raw_fd())?;
         let files = Files::of(id.row)?;
         let mut message = self.isolation.fork_request(id);
-        message.insert("then".to_owned(), request["then"].clone());
+        let more =
+            [("id", json!(1)), ("op", json!("fork")), ("index", json!(id.row)), ("then", request["then"].clone())];
+        message.extend(more.map(|(name, value)| (name.to_owned(), value)));
         let mut attached = vec![theirs.as_raw_fd(), files.output.as_raw_fd()];
         let mut folders: Vec<OwnedFd> = Vec::new();
         let source = match request["from"].as_u64() {
             Some(row) => {
                 folders.extend(self.isolation.detached_workspace(id)?);
+                let source = self.isolation.identity(row as u32, row as u32);
+                self.isolation.allow_memory_entry(id, Some(&source))?;
                 &self.rows[&(row as u32)].channel
             }
             None => &self.template.as_ref().expect("a template").1,
         };
         attached.extend(folders.iter().map(AsRawFd::as_raw_fd));
-        let line = Value::from(message).to_string();
+        let line = Value::from(message).to_string() + "\n";
         let sent = send_descriptors(source.as_raw_fd(), line.as_bytes(), &attached)?;
         assert_eq!(sent, line.len());
         drop((theirs, folders));
@@ -160,6 +184,7 @@ impl Agent {
             return Err(Error::other(hello.to_string()));
         };
         let sender = sender.ok_or(Error::other("no sender"))?;
+        self.isolation.allow_memory_entry(id, None)?;
         self.isolation.adopt(id, pid as i32);
         self.isolation.detach_workspace(id)?;
         self.rows.insert(id.row, Row { pid: pid as i32, channel });

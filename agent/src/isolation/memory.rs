@@ -45,6 +45,20 @@ impl Isolation {
     }
 }
 
+impl Isolation {
+    /// Lets the processes of `source` put a fork into the memory cgroup of `id`; with `None` the template's again.
+    ///
+    /// Call it before and after the fork of a live environment: only the template's group may enter by itself, and the
+    /// kernel lets no process of a container move another.
+    pub fn allow_memory_entry(&self, id: &Identity, source: Option<&Identity>) -> io::Result<()> {
+        let Some(folder) = &id.memory else { return Ok(()) };
+        let gid = source.map_or(self.settings.template_uid, |source| source.gid);
+        let path = folder.join("cgroup.procs");
+        std::os::unix::fs::chown(&path, None, Some(gid))
+            .map_err(|error| sys::explain(error, format!("cannot give {path:?} to group {gid}")))
+    }
+}
+
 impl MemorySampler {
     /// Starts a sample of `rows` (row, its first process, identity), of the template and of the agent.
     /// Wait for `fd` to become readable, then `read`. Linux only.

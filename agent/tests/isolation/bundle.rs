@@ -20,6 +20,17 @@ const CAPABILITIES: [&str; 9] = [
     "CAP_SYS_PTRACE",
 ];
 
+const ENVIRONMENT: &str = r#"
+import subprocess
+from sandpool.env import serve
+
+def step(role):
+    run = subprocess.run(["/sandpool/agent", *role], capture_output=True, text=True)
+    return run.stdout, 0.0, False, {}
+
+serve(reset=lambda seed: seed, step=step)
+"#;
+
 /// How the container differs from the worker's.
 #[derive(Clone, Debug)]
 pub struct Container {
@@ -72,6 +83,7 @@ impl Bundle {
         }
         fs::create_dir(self.folder.join("env")).expect("env");
         fs::write(self.folder.join("env/code"), "code").expect("env/code");
+        self.add_python_environment();
         // Files of the container's root, so that only the mounts protect them.
         for path in ["env", "env/code"] {
             chown(self.folder.join(path), Some(first_uid), Some(first_uid)).expect("chown");
@@ -83,6 +95,16 @@ impl Bundle {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode");
             fs::write(root.join("sandpool").join(copy), "").expect("mount point");
         }
+    }
+
+    /// The real helper, and an environment whose step runs the probe in the role that is its action.
+    fn add_python_environment(&self) {
+        let package = self.folder.join("env/sandpool");
+        fs::create_dir(&package).expect("a package");
+        fs::write(package.join("__init__.py"), "").expect("a package");
+        let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/src/sandpool/env.py");
+        fs::copy(&helper, package.join("env.py")).unwrap_or_else(|error| panic!("{}: {error}", helper.display()));
+        fs::write(self.folder.join("env/env.py"), ENVIRONMENT).expect("the environment");
     }
 
     /// As the worker: `cgroup.procs` belongs to the container's root and the template's group.

@@ -6,7 +6,7 @@ use super::shard::{Shard, parse_output};
 
 const NO_CAPABILITIES: &str = "0000000000000000";
 
-fn check_identity(told: &Value, uid: u32) {
+pub fn check_identity(told: &Value, uid: u32) {
     let id = format!("{uid} {uid} {uid} {uid}");
     assert_eq!((&told["uids"], &told["gids"], &told["groups"]), (&json!(id), &json!(id), &json!("")));
     for set in ["inheritable", "permitted", "effective", "ambient"] {

@@ -11,6 +11,7 @@ mod memory;
 mod neighbours;
 mod privileges;
 mod processes;
+mod python;
 mod setup;
 mod shard;
 mod unisolated;

@@ -37,6 +37,18 @@ fn a_fork_enters_its_memory_cgroup_before_it_is_anyone() {
 }
 
 #[test]
+fn a_live_fork_enters_a_memory_cgroup_of_its_own() {
+    let mut shard = with_groups();
+    shard.ask("template", json!({}));
+    shard.ask("fork", json!({"row": 0, "then": ["serve"]}));
+    let hog = (128 * MIB).to_string();
+    shard.ask("fork", json!({"row": 1, "from": 0, "then": ["exec", "/sandpool/agent", "hog", hog]}));
+    assert_eq!(shard.wait(1)["signal"], 9);
+    assert_eq!((kills(&mut shard, 0), kills(&mut shard, 1)), (json!(0), json!(1)));
+    assert_eq!(shard.processes(0), 1);
+}
+
+#[test]
 fn without_a_memory_cgroup_the_address_space_is_limited() {
     let mut shard = Shard::isolated(json!({"memory_bytes": 64 * MIB}));
     assert_eq!(shard.run(0, &["hog", &(128 * MIB).to_string()])["output"], "refused\n");
