@@ -13,6 +13,14 @@ export const UIDS_PER_SLOT = 65_536;
 export const FIRST_UID = 0x7000_0000;
 export const SLOTS = 4096;
 
+/** Which slots to choose from. */
+export interface SlotRange {
+  first: number;
+  count: number;
+}
+
+const ALL_SLOTS: SlotRange = { first: 0, count: SLOTS };
+
 export interface SlotOwner {
   process: ProcessIdentity;
   /** Which server: `HostFolders.key`. */
@@ -31,12 +39,13 @@ export interface UidSlot {
  * A claim is a file made whole by link(2), which fails if the name exists.
  * @throws when all ranges are in use.
  */
-export async function claimUidSlot(folder: string, owner: SlotOwner, slots = SLOTS): Promise<UidSlot> {
+export async function claimUidSlot(folder: string, owner: SlotOwner, slots = ALL_SLOTS): Promise<UidSlot> {
   const draft = `${folder}/.draft-${randomUUID()}`;
   await writeFile(draft, JSON.stringify(owner), { flag: "wx", mode: 0o600 });
   try {
     const slot = (await claimFirstFree(folder, draft, slots)) ?? (await reclaimAndClaim(folder, draft, slots));
-    if (slot === null) throw new Error(`all ${slots} uid ranges in ${folder} are in use; close pools and try again`);
+    if (slot === null)
+      throw new Error(`all ${slots.count} uid ranges in ${folder} are in use; close pools and try again`);
     const file = `${folder}/${slot}`;
     return { slot, firstUid: FIRST_UID + slot * UIDS_PER_SLOT, release: () => unlink(file).catch(ignoreMissing) };
   } finally {
@@ -55,13 +64,13 @@ export async function readSlotOwner(file: string): Promise<SlotOwner | null> {
   }
 }
 
-async function reclaimAndClaim(folder: string, draft: string, slots: number): Promise<number | null> {
+async function reclaimAndClaim(folder: string, draft: string, slots: SlotRange): Promise<number | null> {
   await reclaimStaleSlots(folder, () => true);
   return await claimFirstFree(folder, draft, slots);
 }
 
-async function claimFirstFree(folder: string, draft: string, slots: number): Promise<number | null> {
-  for (let slot = 0; slot < slots; slot++) {
+async function claimFirstFree(folder: string, draft: string, slots: SlotRange): Promise<number | null> {
+  for (let slot = slots.first; slot < slots.first + slots.count; slot++) {
     try {
       await link(draft, `${folder}/${slot}`);
       return slot;
