@@ -21,7 +21,6 @@ from pathlib import Path
 from sandpool.env import serve
 
 COMMANDS_MAX = 30
-COMMAND_SECONDS = 10
 OUTPUT_BYTES = 16 * 1024
 
 TASKS = [
@@ -80,6 +79,8 @@ class Chunks(unittest.TestCase):
 class ShellTask:
     """One episode after another in a folder of the row's own workspace."""
 
+    command_seconds = 10
+
     def __init__(self):
         self.folder = None
         self.task = None
@@ -99,7 +100,7 @@ class ShellTask:
     def step(self, action):
         if not isinstance(action, str):
             raise TypeError(f"the action is {action!r}; expected a shell command")
-        output, exit_code = run(["/bin/sh", "-c", action], self.folder)
+        output, exit_code = run(["/bin/sh", "-c", action], self.folder, self.command_seconds)
         self.commands += 1
         passed, report = self.run_tests()
         truncated = self.commands >= COMMANDS_MAX and not passed
@@ -114,12 +115,12 @@ class ShellTask:
             if program.is_file():
                 shutil.copy(program, place)
             command = [sys.executable, "-B", "-m", "unittest", "test_task"]
-            report, exit_code = run(command, place)
+            report, exit_code = run(command, place, self.command_seconds)
         # A program that leaves with os._exit(0) has passed nothing.
         return exit_code == 0 and report.endswith("OK\n"), report
 
 
-def run(command, folder):
+def run(command, folder, seconds):
     """Run a command and return its output (the last bytes) and exit code.
 
     After the time limit everything it started is killed, and the exit code is 124.
@@ -135,7 +136,7 @@ def run(command, folder):
             start_new_session=True,
         )
         try:
-            exit_code = process.wait(COMMAND_SECONDS)
+            exit_code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             exit_code = 124
         with contextlib.suppress(ProcessLookupError):

@@ -36,7 +36,12 @@ REST = "0, 0, False, False, {}"
         ("fail(ValueError('x' * 100000))", "exception", "ValueError", "x" * 8192),
         ("fail(MemoryError())", "oom", "MemoryError", ""),
         ("bytearray(1 << 60)", "oom", "MemoryError", ""),
-        ("loop()", "exception", "TypeError", "step returned 1 values: [[...]]; expected (observation, reward, terminated, truncated, info)"),
+        (
+            "loop()",
+            "exception",
+            "TypeError",
+            "step returned 1 values: [[...]]; expected (observation, reward, terminated, truncated, info)",
+        ),
         ("(loop(), 0, False, False, {})", "exception", "RecursionError", "maximum recursion depth"),
         ("None", "exception", "TypeError", "step returned a NoneType: None; expected (observation, reward"),
         ("(0, 0)", "exception", "TypeError", "step returned 2 values: (0, 0); expected"),

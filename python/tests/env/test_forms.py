@@ -145,7 +145,9 @@ def test_a_reset_function_hears_seed_and_options_however_it_names_them(start: An
     assert program.reset(3, {"a": 1})["obs"] == heard
 
 
-@pytest.mark.parametrize("reset", ["def reset(seed): return seed", "def reset(any_name): return any_name", "def reset(seed, size=2): return seed"])
+@pytest.mark.parametrize(
+    "reset", ["def reset(seed): return seed", "def reset(any_name): return any_name", "def reset(seed, size=2): return seed"]
+)
 def test_a_reset_function_without_options_refuses_them(start: Any, reset: str) -> None:
     program = start(f"from sandpool.env import serve\n{reset}\nserve(reset=reset, step=lambda action: (0, 0, False, {{}}))")
     program.hello()
