@@ -68,12 +68,19 @@ def test_the_number_in_perl_is_found_by_halving(example: Any) -> None:
     assert program.step("x")["error"]["type"] == "BadAction"
 
 
+MEDIAN = """def median(numbers):
+    if not numbers:
+        raise ValueError
+    low, high = (len(numbers) - 1) // 2, len(numbers) // 2
+    return (sorted(numbers)[low] + sorted(numbers)[high]) / 2
+"""
+SLUG = """import re
+def slug(title):
+    return "-".join(re.findall("[a-z]+", title.lower()))
+"""
 FIXES = [
-    (
-        "cat > median.py <<'END'\ndef median(numbers):\n    if not numbers: raise ValueError('empty')\n    s = sorted(numbers); m = len(s) // 2\n"
-        "    return s[m] if len(s) % 2 else (s[m - 1] + s[m]) / 2\nEND"
-    ),
-    'printf \'import re\\ndef slug(title): return "-".join(re.findall("[a-z]+", title.lower()))\\n\' > slug.py',
+    f"cat > median.py <<'END'\n{MEDIAN}END",
+    f"cat > slug.py <<'END'\n{SLUG}END",
     "sed -i 's/len(items) - size/len(items)/' chunks.py",
 ]
 

@@ -33,7 +33,8 @@ TEMPLATE = """
                 session = int(file.read().rpartition(")")[2].split()[3])
             return {
                 "cwd": os.getcwd(), "home": os.environ.get("HOME"), "tmp": os.environ.get("TMPDIR"), "session": session, "uid": os.getuid(),
-                "gid": os.getgid(), "groups": os.getgroups(), "thread": threading.get_native_id(), "descriptors": os.listdir("/proc/self/fd"),
+                "gid": os.getgid(), "groups": os.getgroups(), "thread": threading.get_native_id(),
+                "descriptors": os.listdir("/proc/self/fd"),
                 "status": dict(line.split(":\\t") for line in open("/proc/self/status").read().splitlines()),
                 "stdin": os.readlink("/proc/self/fd/0"), "stdout": os.readlink("/proc/self/fd/1"), "stderr": os.readlink("/proc/self/fd/2"),
             }
@@ -202,7 +203,7 @@ def test_threads_and_child_programs_are_named_as_what_keeps_it_from_forking(star
     programs = start("""
         import subprocess
         from sandpool.env import serve
-        subprocess.Popen(["sleep", "60"])
+        kept = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
         subprocess.Popen(["true"]).wait()
         done = subprocess.Popen(["true"], stdout=subprocess.PIPE)
         done.stdout.read()
@@ -210,7 +211,7 @@ def test_threads_and_child_programs_are_named_as_what_keeps_it_from_forking(star
         serve(reset=lambda seed: 0, step=lambda action: (0, 0, False, {}))
     """)
     error = programs.template()["error"]
-    assert (error["kind"], error["blockers"]) == ("fork_unsupported", [{"children": 1, "names": ["sleep"]}])
+    assert (error["kind"], error["blockers"]) == ("fork_unsupported", [{"children": 1, "names": ["cat"]}])
 
 
 def test_a_template_needs_a_socket(tmp_path: Path) -> None:

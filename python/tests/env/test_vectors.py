@@ -15,12 +15,12 @@ from env.harness import EXAMPLES, VECTORS, Program, python, vendor
 
 KNOWN = json.loads(VECTORS.read_text())
 
-# What each environment is served as, an action that it takes, and the packages it needs.
+# What each environment is served as, over which channels, an action that it takes, and the packages it needs.
 ENVIRONMENTS = {
-    "counter": ({"any", "helper", "counter"}, 1, ()),
-    "cartpole": ({"any", "helper"}, 1, ("gymnasium",)),
-    "shell_task": ({"any", "helper"}, "ls", ()),
-    "guess_perl": ({"any"}, 50, ()),
+    "counter": ({"any", "helper", "counter"}, ("stdio", "socket"), 1, ()),
+    "cartpole": ({"any", "helper"}, ("socket",), 1, ("gymnasium",)),
+    "shell_task": ({"any", "helper"}, ("socket",), "ls", ()),
+    "guess_perl": ({"any"}, ("stdio",), 50, ()),
 }
 
 
@@ -29,8 +29,8 @@ def test_the_committed_vectors_are_those_of_their_source() -> None:
 
 
 def _cases() -> Iterator[Any]:
-    for name, (served_as, action, needs) in ENVIRONMENTS.items():
-        for over in ("stdio", "socket") if "helper" in served_as else ("stdio",):
+    for name, (served_as, channels, action, needs) in ENVIRONMENTS.items():
+        for over in channels:
             for talk in KNOWN["conversations"]:
                 if talk["for"] in served_as:
                     yield pytest.param(name, over, talk, action, needs, id=f"{name}-{over}-{talk['name']}")
