@@ -1,6 +1,9 @@
 //! The relay mode: TCP on loopback to a unix socket, beside a program.
 #![cfg(target_os = "linux")]
 
+#[path = "isolation/probe.rs"]
+mod probe;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -8,18 +11,22 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
+use probe::probe;
+
 /// Talks to the relay's port and prints the answer: bash has TCP built in.
 const CLIENT: &str = r#"exec 3<>"/dev/tcp/127.0.0.1/$PORT" && echo "$WORD" >&3 && cat <&3"#;
 
-fn probe() -> PathBuf {
-    let own = std::env::current_exe().expect("own path");
-    let probe = own.ancestors().nth(2).expect("target").join("examples/isolation_probe");
-    assert!(probe.exists(), "{probe:?} does not exist; run `cargo build --example isolation_probe` first");
-    probe
+/// The socket's path, removed when dropped.
+struct Server(PathBuf);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// A server on a unix socket that answers one line in capitals and closes.
-fn server(name: &str) -> PathBuf {
+fn server(name: &str) -> Server {
     let path = std::env::temp_dir().join(format!("sandpool-relay-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).expect("a socket");
@@ -30,7 +37,7 @@ fn server(name: &str) -> PathBuf {
             (&connection).write_all(line.to_uppercase().as_bytes()).expect("a reader");
         }
     });
-    path
+    Server(path)
 }
 
 fn free_port() -> u16 {
@@ -38,7 +45,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("its address").port()
 }
 
-fn relay(launcher: &[&str], socket: &PathBuf, script: &str) -> Command {
+fn relay(launcher: &[&str], socket: &Server, script: &str) -> Command {
     let port = free_port();
     let probe = probe();
     let words = [launcher, &[probe.to_str().expect("text")]].concat();
@@ -46,7 +53,7 @@ fn relay(launcher: &[&str], socket: &PathBuf, script: &str) -> Command {
     command
         .args(&words[1..])
         .args(["relay", "--listen", &format!("127.0.0.1:{port}"), "--unix"])
-        .arg(socket)
+        .arg(&socket.0)
         .args(["--", "/bin/bash", "-c", script])
         .env("PORT", port.to_string())
         .env("WORD", "hello");
@@ -87,7 +94,7 @@ fn several_connections_at_once_each_have_a_socket_of_their_own() {
 
 #[test]
 fn without_the_socket_a_connection_ends_and_the_program_goes_on() {
-    let missing = std::env::temp_dir().join("sandpool-relay-missing");
+    let missing = Server(std::env::temp_dir().join("sandpool-relay-missing"));
     let output = relay(&[], &missing, &format!("{CLIENT}; echo after")).output().expect("run");
     let (out, errors) = text(&output);
     assert!(out.ends_with("after\n"), "{out}");

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
+use super::probe::probe;
+
 const CAPABILITIES: [&str; 9] = [
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
@@ -210,16 +212,4 @@ fn filter() -> Value {
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38},
         ],
     })
-}
-
-/// The example beside this test: `target/…/examples/isolation_probe`.
-fn probe() -> PathBuf {
-    let own = std::env::current_exe().expect("own path");
-    let profile = own.ancestors().nth(2).expect("target/…/deps");
-    let probe = profile.join("examples/isolation_probe");
-    assert!(
-        probe.exists(),
-        "{probe:?} does not exist; run `cargo build --example isolation_probe` with the same profile first"
-    );
-    probe
 }

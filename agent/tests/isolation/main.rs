@@ -10,6 +10,7 @@ mod forks;
 mod memory;
 mod neighbours;
 mod privileges;
+mod probe;
 mod processes;
 mod python;
 mod setup;
