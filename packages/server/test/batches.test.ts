@@ -2,7 +2,7 @@ import { createConnection } from "node:net";
 import { decodeBatch, encodeBatch } from "@sandpool/protocol";
 import { describe, expect, test } from "vitest";
 import { startTestServer, type TestServer } from "./startTestServer.ts";
-import type { TestPool } from "./testWorker.ts";
+import { PATTERN, type TestPool } from "./testWorker.ts";
 
 const BINARY = "application/vnd.sandpool.batch";
 
@@ -47,6 +47,14 @@ describe("a batch", () => {
     });
     expect(binary.headers["content-type"]).toBe(BINARY);
     expect(decodeBatch(binary.bytes).fields[0]?.data.length).toBe(64);
+  });
+
+  test.each([[1], [200], [300], [4000]])("of %d rows is answered byte for byte, small or large", async (n) => {
+    const server = await startTestServer();
+    const id = await server.createPool({ n });
+    const reply = await server.send({ path: `/v1/pools/${id}/observations`, headers: { accept: BINARY } });
+    expect(Number(reply.headers["content-length"])).toBe(reply.bytes.length);
+    expect(decodeBatch(reply.bytes).fields[0]?.data.equals(PATTERN.subarray(0, 16 * n))).toBe(true);
   });
 
   test("reset, call and observations arrive with their members", async () => {
@@ -129,9 +137,15 @@ test("the metrics count batches, rows and error replies", async () => {
   await server.post(`/v1/pools/${id}/step`, { seq: 1, actions: [0, 0, 0, 0] });
   await server.post(`/v1/pools/${id}/step`, { seq: 2, actions: [0, 0], where: [0, 1] });
   await server.post(`/v1/pools/${id}/step`, { seq: 99, actions: [] });
+  const observed = await server.send({ path: `/v1/pools/${id}/observations` });
+  expect(observed.status).toBe(200);
   const text = (await server.send({ path: "/metrics" })).bytes.toString();
   expect(text).toContain('sandpool_batch_seconds_count{operation="step"} 2');
   expect(text).toContain('sandpool_rows_total{operation="step"} 6');
   expect(text).toContain('sandpool_errors_total{code="pool_sequence"} 1');
+  expect(text).toContain('sandpool_failures_total{kind="timeout"} 1');
+  expect(text).toContain('sandpool_failures_total{kind="other"} 2');
+  expect(text).toContain("sandpool_stragglers_total 1");
+  expect(text).not.toContain("from_a_sandbox");
   expect(text).toContain("sandpool_pools 1");
 });

@@ -87,6 +87,9 @@ async function delay(milliseconds: number, { signal, onProgress }: CreateOptions
   });
 }
 
+/** Every byte value, repeated: what a reply must carry unchanged. */
+export const PATTERN = Buffer.from(Array.from({ length: 65_536 }, (_, index) => (index * 7 + (index >> 8)) & 255));
+
 /** Answers every batch with the request's own figures, so tests can see what arrived. */
 export class TestPool implements Pool {
   readonly id = makeId("pool");
@@ -164,7 +167,8 @@ export class TestPool implements Pool {
   }
 
   async observations(encoding: BatchEncoding): Promise<EncodedBatch> {
-    return this.#reply({ op: "observations" }, encoding);
+    const summary = { rows: this.n, stragglers: 1, failures: { timeout: 1, from_a_sandbox: 2 } };
+    return { ...this.#reply({ op: "observations" }, encoding), summary };
   }
 
   async logs(row: number): Promise<Buffer> {
@@ -181,7 +185,7 @@ export class TestPool implements Pool {
 
   #reply(echo: object, encoding: BatchEncoding): EncodedBatch {
     if (encoding === "binary") {
-      const data = [Buffer.alloc(16 * this.n)];
+      const data = [PATTERN.subarray(0, 16 * this.n)];
       const field = { name: "obs", field: 0, dtype: "<f4", shape: [this.n, 4], data };
       return { contentType: "application/vnd.sandpool.batch", ...encodeBatch({ echo }, [field]) };
     }
