@@ -34,9 +34,15 @@ export async function makeBundle(input: BundleInput): Promise<ShardGroups | null
   const requested = requestedMounts(input.spec, input.agentPath);
   await checkMounts(requested);
   const groups = await makeGroups(input);
-  const mounts = allMounts(input.folders.etc, requested, groups);
-  await makeRootfs(`${input.folder}/rootfs`, mounts, systemLinks());
-  await writeFile(`${input.folder}/config.json`, JSON.stringify(composeSpec(input, mounts, groups)), { mode: 0o600 });
+  try {
+    const mounts = allMounts(input.folders.etc, requested, groups);
+    await makeRootfs(`${input.folder}/rootfs`, mounts, systemLinks());
+    await writeFile(`${input.folder}/config.json`, JSON.stringify(composeSpec(input, mounts, groups)), { mode: 0o600 });
+  } catch (error) {
+    // Whoever frees the groups must not meet one that is still being made.
+    await groups?.rowsMade.catch(() => undefined);
+    throw error;
+  }
   return groups;
 }
 

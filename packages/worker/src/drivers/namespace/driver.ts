@@ -29,7 +29,7 @@ export class NamespaceDriver implements Driver {
   }
 
   async probe(): Promise<DriverProbe> {
-    return probeNamespace(await detectMode());
+    return probeNamespace(await detectMode(this.#folders.key));
   }
 
   async start(spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> {
@@ -50,10 +50,12 @@ export class NamespaceDriver implements Driver {
     const { folder, ids } = holdings;
     try {
       const groups = await makeBundle({ spec, agentPath: this.#agentPath, mode, folders: this.#folders, folder, ids });
+      holdings.pending = groups?.rowsMade ?? Promise.resolve();
       signal.throwIfAborted();
       const launched = launch(mode.runtime, holdings.runtimeRoot, folder, spec.id);
       holdings.launched = launched;
       await waitUntilStarted(launched, folder, signal);
+      await holdings.pending;
       return new NamespaceSandbox(holdings, launched, groups, () => this.#freed(mode));
     } catch (error) {
       await freeHoldings(holdings).catch((failure: Error) => this.#warn(failure.message));
@@ -71,7 +73,7 @@ export class NamespaceDriver implements Driver {
   }
 
   async #prepareOnce(): Promise<NamespaceMode> {
-    const mode = await detectMode();
+    const mode = await detectMode(this.#folders.key);
     if ("reason" in mode) {
       throw new DriverError("driver_unavailable", `the namespace driver cannot run here: ${mode.reason}`, mode.hint);
     }

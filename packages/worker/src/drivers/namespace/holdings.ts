@@ -23,6 +23,8 @@ export interface Holdings {
   groupPath: string | null;
   ids: SandboxIds;
   launched: Launched | null;
+  /** Whatever still makes something of it; a removal waits for it. */
+  pending: Promise<void>;
 }
 
 /** Takes the id by making its folder, which fails if it is taken, then the uids. */
@@ -36,7 +38,16 @@ export async function hold(folders: HostFolders, id: string, mode: NamespaceMode
     await writeFile(`${folder}/owner.json`, JSON.stringify(ownIdentity()), { mode: 0o600 });
     const ids = mode.mode === "root" ? await claimIds(folders, id) : subordinateIds();
     const groupPath = mode.cgroups === null ? null : `${serverGroup(folders.key)}/${id}`;
-    return { id, mode, runtimeRoot: folders.runtimeRoot, folder, groupPath, ids, launched: null };
+    return {
+      id,
+      mode,
+      runtimeRoot: folders.runtimeRoot,
+      folder,
+      groupPath,
+      ids,
+      launched: null,
+      pending: Promise.resolve(),
+    };
   } catch (error) {
     await rm(folder, { recursive: true, force: true });
     throw error;
@@ -45,6 +56,7 @@ export async function hold(folders: HostFolders, id: string, mode: NamespaceMode
 
 /** Kills and frees, in the order in which nothing can be used again before it is empty: processes, groups, folder, uids. */
 export async function freeHoldings(holdings: Holdings): Promise<void> {
+  await holdings.pending.catch(() => undefined);
   const left = [...(await endProcesses(holdings)), ...(await freeGroups(holdings))];
   if (left.length > 0) {
     // The uid range stays claimed: a range that still runs something must never be given to another sandbox.

@@ -1,4 +1,5 @@
 import { type CgroupHierarchy, detectCgroups } from "../../host/cgroups/detect.ts";
+import { tryGroups } from "../../host/cgroups/try.ts";
 import { readNumber } from "../../host/limits.ts";
 import { findTool, installCommand } from "../../host/tools.ts";
 import { readSubordinateIds } from "../../host/uids/subordinate.ts";
@@ -19,7 +20,7 @@ export interface Unavailable {
 }
 
 /** Looks at the host once. What is missing is named exactly, with the command that mends it. */
-export async function detectMode(): Promise<NamespaceMode | Unavailable> {
+export async function detectMode(key: string): Promise<NamespaceMode | Unavailable> {
   if (process.platform !== "linux") {
     return {
       reason: `the namespace driver needs Linux, this is ${process.platform}`,
@@ -36,17 +37,17 @@ export async function detectMode(): Promise<NamespaceMode | Unavailable> {
   const warnings = isKnownVulnerable(runtime)
     ? [`runc ${runtime.version} predates 1.1.12 and CVE-2024-21626; upgrade it (${installCommand("runc")})`]
     : [];
-  return root ? rootMode(runtime, warnings) : rootlessMode(runtime, warnings);
+  return root ? await rootMode(runtime, warnings, key) : rootlessMode(runtime, warnings);
 }
 
-function rootMode(runtime: OciRuntime, warnings: string[]): NamespaceMode {
+async function rootMode(runtime: OciRuntime, warnings: string[], key: string): Promise<NamespaceMode> {
   const cgroups = detectCgroups();
-  if (cgroups === null) {
-    warnings.push(
-      "no writable memory cgroup: memory is bounded by RLIMIT_AS in each environment only, processes by RLIMIT_NPROC",
-    );
-  }
-  return { mode: "root", runtime, cgroups, warnings };
+  const problem = cgroups === null ? "no memory cgroup hierarchy is mounted writable" : await tryGroups(cgroups, key);
+  if (problem === null) return { mode: "root", runtime, cgroups, warnings };
+  warnings.push(
+    `no cgroups (${problem}): memory is bounded by RLIMIT_AS and processes by RLIMIT_NPROC of each environment only`,
+  );
+  return { mode: "root", runtime, cgroups: null, warnings };
 }
 
 function rootlessMode(runtime: OciRuntime, warnings: string[]): NamespaceMode {

@@ -21,6 +21,8 @@ export interface ShardGroups {
   processPath: string;
   /** Host folder with `e0 …`, null without row groups. */
   rowsFolder: string | null;
+  /** Settles when the row groups are there. The folder is there before, so that a sandbox can start meanwhile. */
+  rowsMade: Promise<void>;
 }
 
 /** All groups of a server lie below this one, so that a crash leaves nothing anonymous. */
@@ -47,9 +49,13 @@ export async function makeShardGroups(
     memoryBytes: Math.min(limits.memoryBytes, bound.memoryBytes),
     processes: Math.min(limits.processes, bound.processes),
   });
-  const rowsFolder = rows === null ? null : await makeRowGroups(hierarchy, path, rows);
+  const rowsFolder = rows === null ? null : await makeRowsFolder(hierarchy, path, rows);
+  const rowsMade =
+    rows === null || rowsFolder === null ? Promise.resolve() : makeRowGroups(hierarchy, rowsFolder, rows);
+  // Whoever waits for it later sees a failure; until then it is not an unhandled one.
+  rowsMade.catch(() => undefined);
   // v2 has no processes in inner groups: the agent gets a leaf of its own. (The runtime makes it.)
-  return { path, processPath: hierarchy.version === 2 ? `${path}/agent` : path, rowsFolder };
+  return { path, processPath: hierarchy.version === 2 ? `${path}/agent` : path, rowsFolder, rowsMade };
 }
 
 /**
@@ -95,7 +101,7 @@ async function enableControllers(folder: string, names: readonly string[]): Prom
  * Only cgroup.procs changes hands. The folders and limits stay the host root's, an id unmapped inside, so that no capability
  * of the sandbox's user namespace reaches them.
  */
-async function makeRowGroups(hierarchy: CgroupHierarchy, path: string, rows: RowGroups): Promise<string> {
+async function makeRowsFolder(hierarchy: CgroupHierarchy, path: string, rows: RowGroups): Promise<string> {
   const memory = hierarchy.controllers.memory ?? "";
   const shard = memory + path;
   const folder = `${shard}/rows`;
@@ -105,6 +111,10 @@ async function makeRowGroups(hierarchy: CgroupHierarchy, path: string, rows: Row
     await enableControllers(folder, ["memory"]);
     await handOver(shard, rows);
   }
+  return folder;
+}
+
+async function makeRowGroups(hierarchy: CgroupHierarchy, folder: string, rows: RowGroups): Promise<void> {
   const indices = Array.from({ length: rows.count }, (_, index) => index);
   await forEachLimited(indices, 8, async (index) => {
     const group = `${folder}/e${index}`;
@@ -112,7 +122,6 @@ async function makeRowGroups(hierarchy: CgroupHierarchy, path: string, rows: Row
     await limitMemory(hierarchy.version, group, rows.bytes);
     await handOver(group, rows);
   });
-  return folder;
 }
 
 async function handOver(group: string, rows: RowGroups): Promise<void> {

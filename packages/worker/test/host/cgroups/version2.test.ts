@@ -49,7 +49,8 @@ describe("cgroup version 2, on a tree of plain files", () => {
       ownerUid: uid,
       enterGid: gid,
     });
-    expect(groups).toEqual({
+    await groups.rowsMade;
+    expect(groups).toMatchObject({
       path: "/sandpool-k/s1",
       processPath: "/sandpool-k/s1/agent",
       rowsFolder: `${root}/sandpool-k/s1/rows`,
