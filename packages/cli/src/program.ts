@@ -34,6 +34,7 @@ function addServerCommands(program: Command, finish: Finish): void {
     .option("--insecure", "allow plain HTTP beyond this machine", false)
     .option("--tls-cert <file>", "certificate (PEM)")
     .option("--tls-key <file>", "private key (PEM)")
+    .option("--allow-host <host...>", "further name[:port] that clients reach the server by, such as a proxy's", [])
     .option("--private-host <host...>", "package index in a private network that dependency builds may reach", [])
     .addOption(
       new Option("--log-level <level>", "log to standard error").choices(["debug", "info", "warn", "error", "silent"]),

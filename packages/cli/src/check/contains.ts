@@ -1,5 +1,5 @@
 import { GraphInstance, isValueObject, NdArray, type Value } from "sandpool";
-import { describeSpace, type Space } from "./spaces.ts";
+import { describeSpace, dtypeName, type Space } from "./spaces.ts";
 
 /** Where and why a value is outside its space, such as `observation[2]: 1.5 is above 1`; null when it is inside. */
 export function findOutside(space: Space, value: Value, path: string): string | null {
@@ -177,7 +177,7 @@ function unravel(place: number, shape: readonly number[]): number[] {
 /** A value's type in a few words: `float32 array [4]`, `dict(a: number)`, `text of 5`. */
 export function describeValue(value: Value): string {
   if (value === null) return "null";
-  if (value instanceof NdArray) return `${value.dtype.replace(/^[<|]/, "")} array [${value.shape.join(", ")}]`;
+  if (value instanceof NdArray) return `${dtypeName(value.dtype)} array [${value.shape.join(", ")}]`;
   if (value instanceof GraphInstance) return "graph";
   if (value instanceof Uint8Array) return `${value.length} bytes`;
   if (Array.isArray(value)) return `${value.constructor.name === "Tuple" ? "tuple" : "list"} of ${value.length}`;

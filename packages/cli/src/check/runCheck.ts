@@ -51,7 +51,13 @@ export async function runCheck(server: Server, options: CheckOptions): Promise<C
 
 async function openPool(client: Sandpool, options: CheckOptions, findings: Findings): Promise<RLPool | null> {
   try {
-    const creation = { n: options.n, seed: options.seed, onProgress: options.onCreation, signal: options.signal };
+    const creation = {
+      n: options.n,
+      seed: options.seed,
+      warn: false,
+      onProgress: options.onCreation,
+      signal: options.signal,
+    };
     return await client.createPool(options.environment, { ...options.pool, ...creation });
   } catch (error) {
     const ofEnvironment = ["environment_failed", "fork_unsupported", "dependency_failed", "archive_invalid"];

@@ -21,7 +21,7 @@ export function readSpace(wire: unknown): Space | null {
 export function describeSpace(space: Space): string {
   switch (space.type) {
     case "Box":
-      return `Box(${space.dtype}, [${space.shape.join(", ")}])`;
+      return `Box(${dtypeName(space.dtype)}, [${space.shape.join(", ")}])`;
     case "Discrete":
       return space.start === 0 ? `Discrete(${space.n})` : `Discrete(${space.n}, start ${space.start})`;
     case "MultiDiscrete":
@@ -42,6 +42,14 @@ export function describeSpace(space: Space): string {
     case "Custom":
       return space.repr;
   }
+}
+
+/** numpy's name of a dtype string: `float32` for `<f4`. */
+export function dtypeName(dtype: string): string {
+  const match = /^[<|>=]?([fiuc])(\d+)$/.exec(dtype);
+  if (match === null) return dtype.replace(/^[<|]b1$/, "bool");
+  const kind = { f: "float", i: "int", u: "uint", c: "complex" }[match[1] ?? ""];
+  return `${kind}${Number(match[2]) * 8}`;
 }
 
 function toSpace(value: Value): Space {

@@ -2,7 +2,7 @@ import type { PoolReply, RLPool } from "sandpool";
 import { describeValue } from "./contains.ts";
 import type { CheckReport } from "./findings.ts";
 import { observationOf } from "./rows.ts";
-import { describeSpace, type Space } from "./spaces.ts";
+import { describeSpace, dtypeName, type Space } from "./spaces.ts";
 
 /** The types of what an environment sends and takes, and how its observations are laid out. */
 export function describeTypes(
@@ -21,8 +21,6 @@ export function describeTypes(
 
 function describeLayout(layout: PoolReply["layout"]): string {
   if (layout.kind === "list") return "list pool: one value a row, as JSON";
-  const fields = layout.fields.map(
-    ({ dtype, shape }) => `${dtype.replace(/^[<|]/, "")} [${["n", ...shape].join(", ")}]`,
-  );
+  const fields = layout.fields.map(({ dtype, shape }) => `${dtypeName(dtype)} [${["n", ...shape].join(", ")}]`);
   return `array pool: ${fields.join(", ")}`;
 }

@@ -15,6 +15,7 @@ export interface UpOptions {
   tlsKey?: string;
   logLevel?: string;
   privateHost: string[];
+  allowHost: string[];
 }
 
 /** Runs server and worker in this process until SIGTERM, Ctrl-C or `sandpool down`. */
@@ -33,6 +34,7 @@ export async function up(output: Output, options: UpOptions): Promise<number> {
     tls,
     logger,
     privateHosts: options.privateHost,
+    allowedHosts: options.allowHost,
   });
   announce(output, server, options.data, firstStart);
   const cause = await stopping;

@@ -11,6 +11,8 @@ export interface StartOptions {
   credentialsFile?: null;
   /** Package indexes with private addresses that dependency builds may reach. */
   privateHosts?: readonly string[];
+  /** Further names for the Host header. */
+  allowedHosts?: readonly string[];
   logger: ServerOptions["logger"];
 }
 
@@ -27,12 +29,21 @@ export async function startServer(options: StartOptions): Promise<RunningServer>
     import("@sandpool/server"),
     import("@sandpool/worker"),
   ]);
-  const { dataDir, listen, insecure, tls, logger, credentialsFile, privateHosts = [] } = options;
+  const { dataDir, listen, insecure, tls, logger, credentialsFile, privateHosts = [], allowedHosts = [] } = options;
   refuseHeldFolder(dataDir);
   const worker = await createWorker({ dataDir, privateHosts, warn: (message) => logger.warn(message) });
   try {
     const place = credentialsFile === undefined ? {} : { credentialsFile };
-    const server = await createServer({ worker, dataDir, listen, insecure, logger, ...(tls && { tls }), ...place });
+    const server = await createServer({
+      worker,
+      dataDir,
+      listen,
+      insecure,
+      allowedHosts,
+      logger,
+      ...(tls && { tls }),
+      ...place,
+    });
     return { url: server.url, key: server.key, stop: () => server.close() };
   } catch (error) {
     await worker.close();

@@ -118,7 +118,7 @@ describe("whether a value is in a space", () => {
     [box, array(1.5, 0, 0, 0), "x[0]: 1.5 is above 1"],
     [box, array(0, -1, 0, 0), "x[1]: -1 is below 0"],
     [box, array(0, 0, Number.NaN, 0), "x[2]: NaN is in no Box"],
-    [box, array(0, 0), "x: f4 array [2], expected the shape [4]"],
+    [box, array(0, 0), "x: float32 array [2], expected the shape [4]"],
     [box, "text", "x: text of 4, expected the shape [4]"],
     [discrete, 1, null],
     [discrete, 2, "x: 2 is outside -1 to 1"],
@@ -144,7 +144,7 @@ describe("whether a value is in a space", () => {
 
   test("a space is described in a line", () => {
     expect(describeSpace(readSpace(WIRE_SPACES.Dict) as Space)).toBe(
-      "Dict(a: Discrete(3, start -1), b: Box(<f4, [4]))",
+      "Dict(a: Discrete(3, start -1), b: Box(float32, [4]))",
     );
   });
 });

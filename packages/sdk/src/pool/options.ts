@@ -17,6 +17,8 @@ export interface PoolOptions {
   seeds?: "derived" | "continue";
   /** `rows`: a failed row is an entry of `errors`; `raise`: the call throws `RowsFailedError`. */
   errors?: "rows" | "raise";
+  /** Warn through `process.emitWarning` at the first failure of each kind. Default true. */
+  warn?: boolean;
   start?: "auto" | "fork" | "spawn";
   isolation?: string;
   shards?: number | "auto";
@@ -73,7 +75,7 @@ const WIRE_NAMES = {
   name: "name",
 } as const satisfies Partial<Record<keyof PoolOptions, string>>;
 
-const LOCAL_NAMES = new Set(["errors", "config", "onProgress", "signal"]);
+const LOCAL_NAMES = new Set(["errors", "warn", "config", "onProgress", "signal"]);
 
 /** The members of the create request, without the archive. Refuses unknown names, so a misspelt limit is never silently ignored. */
 export function toCreateRequest(options: PoolOptions): Record<string, unknown> {

@@ -49,6 +49,13 @@ export interface CallOptions {
   timeoutSeconds?: number | null;
 }
 
+interface PoolMode {
+  raises: boolean;
+  warns: boolean;
+  attached: boolean;
+  firstReset: boolean;
+}
+
 /**
  * N isolated environments behind one batched call.
  *
@@ -62,7 +69,7 @@ export class RLPool implements AsyncDisposable {
   readonly n: number;
   /** As the server described the pool when it was made or attached: spaces, layout, start, limits. */
   readonly description: PoolReply;
-  /** Observations of the first reset. */
+  /** Observations of the first reset; null with `firstReset: false`. */
   readonly initialObservations: Value;
   /** Infos of the last reset. */
   resetInfos: ValueObject[];
@@ -74,27 +81,20 @@ export class RLPool implements AsyncDisposable {
   private readonly lastObservations: Observations;
   private readonly lease: LeaseKeeper;
   private readonly warnings = new RowWarnings();
-  private readonly raises: boolean;
-  private readonly attached: boolean;
+  private readonly mode: PoolMode;
   private state: "open" | "closed" | "detached" = "open";
 
-  private constructor(
-    transport: Transport,
-    description: PoolReply,
-    first: BatchReply,
-    mode: { raises: boolean; attached: boolean },
-  ) {
+  private constructor(transport: Transport, description: PoolReply, first: BatchReply, mode: PoolMode) {
     this.transport = transport;
     this.description = description;
     this.id = description.id;
     this.n = description.n;
     this.path = `/v1/pools/${encodeURIComponent(description.id)}`;
-    this.raises = mode.raises;
-    this.attached = mode.attached;
+    this.mode = mode;
     this.batches = new Batches(transport, this.path, this.timing, description.next_seq);
     this.lastObservations = new Observations(description.layout, description.n);
     if (first.observations !== null) this.lastObservations.update(first.observations, null, []);
-    this.initialObservations = this.lastObservations.current();
+    this.initialObservations = mode.firstReset ? this.lastObservations.current() : null;
     this.resetInfos = fullInfos(first, description.n);
     this.lease = new LeaseKeeper(transport, this.path, description.lease.seconds, this);
   }
@@ -106,16 +106,19 @@ export class RLPool implements AsyncDisposable {
   static async create(environmentPath: string, options: PoolOptions, connection: ConnectOptions = {}): Promise<RLPool> {
     const transport = connection.transport ?? new Transport(discoverEndpoint(connection));
     const description = await createPool(transport, environmentPath, options);
-    const mode = { raises: options.errors === "raise", attached: false };
+    const mode = modeOf(options, false);
     return new RLPool(transport, description, await observe(transport, description), mode);
   }
 
   /** Joins a living pool by id or name. Leaving an `await using` block detaches; `close()` closes it for everyone. */
-  static async attach(idOrName: string, options: ConnectOptions & { errors?: "rows" | "raise" } = {}): Promise<RLPool> {
+  static async attach(
+    idOrName: string,
+    options: ConnectOptions & Pick<PoolOptions, "errors" | "warn"> = {},
+  ): Promise<RLPool> {
     const transport = options.transport ?? new Transport(discoverEndpoint(options));
     const path = `/v1/pools/${encodeURIComponent(idOrName)}`;
     const description = readDescription(await transport.json("GET", path, { retries: 3 }));
-    const mode = { raises: options.errors === "raise", attached: true };
+    const mode = modeOf(options, true);
     return new RLPool(transport, description, await observe(transport, description), mode);
   }
 
@@ -207,7 +210,7 @@ export class RLPool implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.attached) this.detach();
+    if (this.mode.attached) this.detach();
     else await this.close();
   }
 
@@ -241,8 +244,8 @@ export class RLPool implements AsyncDisposable {
 
   private report(errors: ReadonlyMap<number, RowError>): ReadonlyMap<number, RowError> {
     if (errors.size === 0) return errors;
-    if (this.raises) throw new RowsFailedError(errors);
-    this.warnings.warn(errors);
+    if (this.mode.raises) throw new RowsFailedError(errors);
+    if (this.mode.warns) this.warnings.warn(errors);
     return errors;
   }
 
@@ -252,6 +255,11 @@ export class RLPool implements AsyncDisposable {
       hint: this.state === "closed" ? "Create a new pool." : "Attach to it again with RLPool.attach.",
     });
   }
+}
+
+function modeOf(options: Pick<PoolOptions, "errors" | "warn" | "firstReset">, attached: boolean): PoolMode {
+  const { errors, warn, firstReset } = options;
+  return { raises: errors === "raise", warns: warn !== false, firstReset: firstReset !== false, attached };
 }
 
 function observe(transport: Transport, description: PoolReply): Promise<BatchReply> {

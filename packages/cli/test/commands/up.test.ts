@@ -1,0 +1,111 @@
+import { spawn } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { RLPool } from "sandpool";
+import { describe, expect, test } from "vitest";
+import { COMMAND, ended, firstLine, makeHome, REPOSITORY, startServer } from "../../../sdk/test/support/server.ts";
+import { sandpool } from "../support/command.ts";
+
+describe("sandpool up", { timeout: 90_000 }, () => {
+  test("prints one ready line with url, what was made and where the key lies; the next start keeps the key", async () => {
+    const { folder, variables } = makeHome();
+    const credentials = join(folder, "config", "sandpool", "credentials.json");
+    const keys: string[] = [];
+    for (const made of [
+      /made data folder \S+ and a key; url and key in \S+credentials\.json/,
+      /data in \S+; url and key in/,
+    ]) {
+      const child = spawn(COMMAND, ["up", "--listen", "127.0.0.1:0"], { env: variables });
+      const line = await firstLine(child);
+      expect(line).toMatch(/^Sandpool \S+ is ready at http:\/\/127\.0\.0\.1:\d+ /);
+      expect(line).toMatch(made);
+      keys.push((JSON.parse(readFileSync(credentials, "utf8")) as { key: string }).key);
+      expect(statSync(credentials).mode & 0o777).toBe(0o600);
+      expect(await ended(child, () => child.kill("SIGTERM"))).toBe(0);
+      expect(JSON.parse(readFileSync(credentials, "utf8"))).toEqual({ key: keys[0] });
+    }
+    expect(keys[1]).toBe(keys[0]);
+    rmSync(folder, { recursive: true });
+  });
+
+  test("a second one on the same data folder ends with 1 and names the process of the first", async () => {
+    const server = await startServer();
+    const second = await sandpool(server.variables, "up", "--listen", "127.0.0.1:0", "--json");
+    expect(second.code).toBe(1);
+    expect(JSON.parse(second.stdout)).toMatchObject({
+      error: { code: "data_folder_locked", message: expect.stringContaining(`${server.process.pid}`) },
+    });
+    expect((await sandpool(server.variables, "keys", "list")).code).toBe(0);
+    expect(await server.stop()).toBe(0);
+  });
+
+  test("down stops it, closing its pools", async () => {
+    const server = await startServer();
+    await RLPool.create(join(REPOSITORY, "examples", "counter"), { n: 2 }, { url: server.url, apiKey: server.key });
+    const gone = ended(server.process, () => undefined);
+    const down = await sandpool(server.variables, "down", "--json");
+    expect(JSON.parse(down.stdout)).toMatchObject({ stopped: true, pid: server.process.pid });
+    expect(await gone).toBe(0);
+    await server.stop();
+  });
+
+  test.each(["SIGINT", "SIGTERM"] as const)(
+    "%s leaves no process, mount, cgroup or workspace of a pool",
+    async (signal) => {
+      const server = await startServer();
+      const before = leftovers(server.folder);
+      await RLPool.create(join(REPOSITORY, "examples", "counter"), { n: 4 }, { url: server.url, apiKey: server.key });
+      expect(leftovers(server.folder).descendants.length).toBeGreaterThan(before.descendants.length);
+      expect(await ended(server.process, () => server.process.kill(signal))).toBe(0);
+      const after = leftovers(server.folder);
+      expect(after).toEqual({ descendants: [], mounts: [], cgroups: before.cgroups });
+      await server.stop();
+    },
+  );
+
+  test("a second Ctrl-C forces the end, and the next start works", async () => {
+    const server = await startServer();
+    await RLPool.create(join(REPOSITORY, "examples", "counter"), { n: 2 }, { url: server.url, apiKey: server.key });
+    const code = await ended(server.process, () => {
+      server.process.kill("SIGINT");
+      server.process.kill("SIGINT");
+      setTimeout(() => server.process.kill("SIGINT"), 5);
+    });
+    // Both signals may arrive as one; then it was an ordinary stop.
+    expect([0, 130]).toContain(code);
+    const again = spawn(COMMAND, ["up", "--listen", "127.0.0.1:0"], { env: server.variables });
+    expect(await firstLine(again)).toContain("is ready at");
+    expect(await ended(again, () => again.kill("SIGTERM"))).toBe(0);
+    await server.stop();
+  });
+});
+
+/** What belongs to a test server: processes with its folder in their environment, mounts under it, Sandpool's cgroups. */
+function leftovers(folder: string): { descendants: string[]; mounts: string[]; cgroups: string[] } {
+  const descendants = readdirSync("/proc").filter(
+    (pid) => /^\d+$/.test(pid) && Number(pid) !== process.pid && mentions(pid, folder),
+  );
+  const mounts = readFileSync("/proc/self/mountinfo", "utf8")
+    .split("\n")
+    .filter((line) => line.includes(folder));
+  return { descendants, mounts, cgroups: sandpoolCgroups() };
+}
+
+function mentions(pid: string, folder: string): boolean {
+  try {
+    return ["cmdline", "environ", "mountinfo"].some((file) =>
+      readFileSync(`/proc/${pid}/${file}`, "latin1").includes(folder),
+    );
+  } catch {
+    return false;
+  }
+}
+
+function sandpoolCgroups(): string[] {
+  const roots = ["/sys/fs/cgroup/memory/sandpool", "/sys/fs/cgroup/sandpool"].filter((root) => existsSync(root));
+  return roots.flatMap((root) =>
+    readdirSync(root)
+      .filter((name) => statSync(join(root, name)).isDirectory())
+      .map((name) => join(root, name)),
+  );
+}
