@@ -168,7 +168,7 @@ class _Session:
             return _error_line(identity, "exception", error)
 
     def step(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        environment = self.environment or self.begin(None, None)
+        environment = self.environment or self.made(identity)
         if "action" not in request:
             raise ValueError(f"step has no member action; received the members {', '.join(request)}")
         result = environment.step(environment.cast(request["action"], raw))
@@ -189,7 +189,7 @@ class _Session:
         return output.finish(text, info)
 
     def reset(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        environment = self.environment or self.begin(None, None)
+        environment = self.made(identity)
         seed = request.get("seed")
         if seed is not None and (type(seed) is not int or not 0 <= seed < 2**53):
             raise ValueError(f"seed is {seed!r:.80}; expected null or an integer from 0 to 2**53-1")
@@ -208,7 +208,7 @@ class _Session:
         workspace = request.get("workspace")
         if isinstance(workspace, str) and os.path.isdir(workspace):
             os.chdir(_home_in(workspace))  # a spawned program starts where its code is
-        environment = self.environment or self.begin(request.get("index"), _decode(request.get("config"), raw))
+        environment = self.environment or self.begin(identity, request.get("index"), _decode(request.get("config"), raw))
         return f'{{"id":{json.dumps(identity)},"ok":true,{environment.description}}}\n'.encode()
 
     def hello_of_template(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
@@ -216,7 +216,7 @@ class _Session:
         self.is_template = True
         self.config = _decode(request.get("config"), raw)
         if self.environment is None and not self.in_each_process and not request.get("config_per_row"):
-            self.begin(None, self.config)
+            self.begin(identity, None, self.config)
         _import_generators()
         blockers = _fork_blockers(self.channel)
         if blockers:
@@ -227,17 +227,19 @@ class _Session:
         known = known.replace('"features":[', '"features":["fork",', 1)
         return f'{{"id":{json.dumps(identity)},"ok":true,"template":true,{known}}}\n'.encode()
 
-    def begin(self, index: Any, config: Any) -> _Environment:
-        """Make the environment.
-
-        A program that cannot exits with its traceback on stderr: an error reply to hello would mean that it speaks the plain subset.
-        """
+    def begin(self, identity: Any, index: Any, config: Any) -> _Environment:
+        """Make the environment. A program that cannot says so with its traceback, which tells it from one that has no hello, and ends."""
         try:
             self.environment = self.make(0 if index is None else index, config)
-        except Exception:
+        except Exception as error:
             traceback.print_exc()
+            self.channel.write(_error_line(identity, "oom" if isinstance(error, MemoryError) else "exception", error))
             _flush_and_exit(1)
         return self.environment
+
+    def made(self, identity: Any) -> _Environment:
+        """The environment, made now if the program was asked for something before hello."""
+        return self.environment or self.begin(identity, None, None)
 
     def fork(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         """Copy this process; the parent answers the request, the child says hello on its own channel."""
@@ -273,7 +275,7 @@ class _Session:
             if request.get("reseed") is not None:
                 self.reseed(request["reseed"])
             config = _decode(request["config"], raw) if "config" in request else self.config
-            environment = self.environment or self.begin(request["index"], config)
+            environment = self.environment or self.begin(0, request["index"], config)
             return f'{{"id":0,"ok":true,"index":{request["index"]},"pid":{os.getpid()},{environment.description}}}\n'.encode()
         except BaseException:
             os.dup2(stderr, 2)
@@ -289,7 +291,7 @@ class _Session:
             self.user_reseed(seed)
 
     def call(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        environment = self.environment or self.begin(None, None)
+        environment = self.made(identity)
         name = _name_of(request)
         if name in ("reset", "step", "close"):
             raise ValueError(f"call of {name!r}: use the pool's own {name}() instead, which keeps its seeds and episodes right")
@@ -303,23 +305,23 @@ class _Session:
         return self.result(identity, found)
 
     def get_attribute(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        environment = self.environment or self.begin(None, None)
+        environment = self.made(identity)
         return self.result(identity, _get_attribute(environment.target, _name_of(request)))
 
     def set_attribute(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        environment = self.environment or self.begin(None, None)
+        environment = self.made(identity)
         if "value" not in request:
             raise ValueError("set has no member value; expected the attribute's new value there")
         _set_attribute(environment.target, _name_of(request), _decode(request["value"], raw))
         return self.result(identity, None)
 
     def has_attribute(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        environment = self.environment or self.begin(None, None)
+        environment = self.made(identity)
         name = _name_of(request)
         return self.result(identity, any(hasattr(layer, name) for layer in _layers(environment.target)))
 
     def is_wrapped(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        environment = self.environment or self.begin(None, None)
+        environment = self.made(identity)
         path = _name_of(request)
         wrappers = [layer for layer in _layers(environment.target) if hasattr(layer, "env")]
         return self.result(identity, any(_is_instance(layer, path) for layer in wrappers))

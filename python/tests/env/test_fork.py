@@ -234,11 +234,12 @@ def test_a_running_environment_refuses_to_fork_and_keeps_no_descriptor(start: An
     assert program.call("call", "where")["result"]["descriptors"] == before
 
 
-def test_a_child_that_cannot_start_ends_before_its_hello_and_says_why(start: Any, tmp_path: Path) -> None:
+def test_a_child_that_cannot_start_ends_and_says_why(start: Any, tmp_path: Path) -> None:
     template = start(TEMPLATE + "    serve(make=lambda index, config: Env(1 // index))")
     template.template()
     child = Child(template, 0, tmp_path)
-    assert child.first is None
+    assert child.first is not None
+    assert (child.first["id"], child.first["error"]["type"]) == (0, "ZeroDivisionError")
     assert "ZeroDivisionError" in child.log()
     assert os.waitstatus_to_exitcode(os.waitpid(child.answer["pid"], 0)[1]) == 1
     child.close_channel()

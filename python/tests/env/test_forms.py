@@ -204,8 +204,6 @@ def test_functions_call_get_and_set_their_module_or_their_object(start: Any) -> 
         ("serve(dict)", "the class dict"),
         ("serve(make=lambda a, b, c: 1)", "expected make(index, config)"),
         ("serve(make_vec=lambda num_envs, config: 1)", "one environment a process"),
-        ("serve(make=lambda config: object())", "without reset and step"),
-        ("serve(make=lambda config: 1 / 0)", "ZeroDivisionError"),
     ],
 )
 def test_a_wrong_form_ends_the_program_with_what_is_wrong(start: Any, given: str, said: str) -> None:
@@ -214,6 +212,28 @@ def test_a_wrong_form_ends_the_program_with_what_is_wrong(start: Any, given: str
     assert program.read() is None
     assert program.wait() == 1
     assert said in program.log()
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "name"),
+    [
+        ("lambda config: object()", "exception", "TypeError"),
+        ("lambda index, config: 1 / 0", "exception", "ZeroDivisionError"),
+        ("lambda index, config: bytearray(1 << 60)", "oom", "MemoryError"),
+    ],
+)
+@pytest.mark.parametrize("template", [False, True])
+def test_an_environment_that_cannot_be_made_answers_with_its_traceback_and_ends(
+    start: Any, make: str, kind: str, name: str, template: bool
+) -> None:
+    make = make.replace("index, ", "") if template else make
+    program = start(f"from sandpool.env import serve\nserve(make={make})")
+    error = (program.template() if template else program.hello())["error"]
+    assert (error["kind"], error["type"]) == (kind, name)
+    assert error["traceback"].endswith(f"{name}\n") or f"{name}: " in error["traceback"]
+    assert program.read() is None
+    assert program.wait() == 1
+    assert name in program.log()
 
 
 def test_close_calls_the_environments_own_close_and_atexit(start: Any) -> None:
