@@ -37,7 +37,7 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
   const archives = await openArchiveStore(join(dataDir, "archives"), limits.archives);
   const layers = await openLayerStore(join(dataDir, "layers"));
   const privateHosts = options.privateHosts ?? [];
-  const pools = makePoolRegistry({ archives, layers, drivers, limits, privateHosts, runFolder });
+  const pools = makePoolRegistry({ archives, layers, drivers, limits, privateHosts, agentPath, runFolder });
   return {
     archives,
     pools,

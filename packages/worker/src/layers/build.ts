@@ -1,7 +1,6 @@
 import { existsSync } from "node:fs";
 import { chmod, lchown, lstat, mkdir, mkdtemp, readdir, readFile, rm, statfs } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { formatSize, type SandpoolError } from "@sandpool/protocol";
 import type { Driver, Sandbox, SandboxExit } from "../drivers/driver.ts";
 import { fail } from "../fail.ts";
@@ -55,11 +54,11 @@ export async function buildIsolated(
   const certificates = findCertificates();
   const text = certificates === null ? null : await readFile(certificates, "utf8").catch(() => null);
   const hosts = await findAllowedHosts(inputs.index, inputs.dependencies.names, inputs.privateHosts, text, signal);
-  const socketFolder = await mkdtemp(join(tmpdir(), "sandpool-"));
+  const socketFolder = await mkdtemp(join(dirname(folder), "egress-"));
   await chmod(socketFolder, 0o711);
   let proxy: EgressProxy | null = null;
   try {
-    proxy = await startEgressProxy(join(socketFolder, "proxy.sock"), hosts, inputs.downloadBytes);
+    proxy = await startEgressProxy(socketFolder, hosts, inputs.downloadBytes);
     await runInstall(inputs, venv, proxy, certificates, signal, progress);
     for (const temporary of [".cache", ".tmp"]) await rm(join(venv, temporary), { recursive: true, force: true });
     await takeOver(venv);

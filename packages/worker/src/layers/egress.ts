@@ -1,6 +1,8 @@
 import { lookup } from "node:dns/promises";
-import { chmod, rm } from "node:fs/promises";
+import { constants } from "node:fs";
+import { chmod, open, rm } from "node:fs/promises";
 import { connect, createServer, type Server, type Socket } from "node:net";
+import { join } from "node:path";
 import { isPrivateAddress } from "./addresses.ts";
 import type { AllowedHost } from "./allowed-hosts.ts";
 
@@ -22,9 +24,12 @@ interface ProxyTarget {
 const headLimitBytes = 16 * 1024;
 const idleTimeoutMs = 120_000;
 
-/** Starts the proxy: CONNECT for https, absolute addresses for http hosts. It resolves names itself and dials the address it checked. */
+/**
+ * Starts the proxy on `folder/proxy.sock`: CONNECT for https, absolute addresses for http hosts. It resolves names itself and dials the
+ * address it checked.
+ */
 export async function startEgressProxy(
-  socketPath: string,
+  folder: string,
   allowed: readonly AllowedHost[],
   limitBytes: number,
 ): Promise<EgressProxy> {
@@ -69,7 +74,8 @@ export async function startEgressProxy(
     track(client);
     serve(client).catch(() => client.destroy());
   });
-  await listen(server, socketPath);
+  const socketPath = join(folder, "proxy.sock");
+  await listenIn(server, folder);
   // The sandbox's user is another one than ours; the folder above keeps everybody else out.
   await chmod(socketPath, 0o666);
   return {
@@ -144,9 +150,12 @@ function refuse(client: Socket, status: string, reason: string): void {
   );
 }
 
-function listen(server: Server, path: string): Promise<void> {
-  return new Promise((resolve, reject) => {
+/** A socket's address has 107 bytes at most, a data folder's path may have more: the folder's descriptor makes it short. */
+async function listenIn(server: Server, folder: string): Promise<void> {
+  const handle = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY);
+  server.once("close", () => void handle.close());
+  await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
-    server.listen(path, () => resolve());
+    server.listen(`/proc/self/fd/${handle.fd}/proxy.sock`, () => resolve());
   });
 }

@@ -24,6 +24,7 @@ export interface CreateContext {
   drivers: ReadonlyMap<string, Driver>;
   limits: WorkerLimits;
   privateHosts: readonly string[];
+  agentPath: string | null;
   /** For workspaces where nothing isolates. */
   runFolder: string;
 }
@@ -69,6 +70,11 @@ async function findDriver(context: CreateContext, name: string): Promise<{ drive
         details: { received: name, available: [...context.drivers.keys()] },
       },
     );
+  }
+  if (context.agentPath === null) {
+    throw fail("driver_unavailable", "The agent's binary was not found, and no sandbox can start without it.", {
+      hint: "Build it with `cargo build --release` in agent/, or name it in SANDPOOL_AGENT.",
+    });
   }
   const probe = await driver.probe();
   if (probe.available) return { driver, probe };

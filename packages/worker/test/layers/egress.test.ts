@@ -34,7 +34,7 @@ afterEach(async () => {
 });
 
 async function start(allowed: AllowedHost[], limitBytes = 1_000_000): Promise<void> {
-  proxy = await startEgressProxy(join(folder, "proxy.sock"), allowed, limitBytes);
+  proxy = await startEgressProxy(folder, allowed, limitBytes);
 }
 
 const allow = (members: Partial<AllowedHost> = {}): AllowedHost => ({
