@@ -4,6 +4,7 @@ import { type Discovery, openDiscovery } from "./credentials/discovery.ts";
 import { type App, buildApp } from "./http/app.ts";
 import { Gate } from "./http/gate.ts";
 import { AllowedHosts } from "./http/hosts.ts";
+import { InFlight } from "./http/inFlight.ts";
 import { DEFAULT_LISTEN, type ListenAddress, parseListen, requireSafeListen } from "./http/listenAddress.ts";
 import { loadKeyring } from "./keys/loadKeyring.ts";
 import { KeyManager } from "./keys/manageKeys.ts";
@@ -15,6 +16,9 @@ import { IdempotencyRecords } from "./pools/idempotency.ts";
 import { type DataFolderLock, lockDataFolder } from "./store/lockDataFolder.ts";
 import { openStore, type Store } from "./store/openStore.ts";
 import { OperationJournal } from "./store/operations.ts";
+
+/** How long a stop waits for callers to take their last answers. */
+const LAST_ANSWERS_MS = 2_000;
 
 /** A listening server. */
 export interface RunningServer {
@@ -69,13 +73,15 @@ interface Parts {
   discovery: Discovery;
   catalog: PoolCatalog;
   creator: PoolCreator;
+  inFlight: InFlight;
   setHosts(hosts: AllowedHosts): void;
   startClosing(): void;
 }
 
 async function assemble(options: ServerOptions, store: Store): Promise<Parts> {
   const { worker, logger } = options;
-  const journal = new OperationJournal(store, logger);
+  const metrics = new Metrics(() => catalog.countLive());
+  const journal = new OperationJournal(store, logger, (kind, result) => metrics.operation(kind, result));
   await journal.settleAtStart();
   const keyring = await loadKeyring(store);
   const keys = new KeyManager(store, keyring, journal);
@@ -87,6 +93,7 @@ async function assemble(options: ServerOptions, store: Store): Promise<Parts> {
   const creator = new PoolCreator(worker, catalog, journal, records);
   let hosts = new AllowedHosts("http", 0, []);
   let closing = false;
+  const inFlight = new InFlight();
   const app = await buildApp(
     {
       worker,
@@ -97,8 +104,9 @@ async function assemble(options: ServerOptions, store: Store): Promise<Parts> {
       journal,
       gate: new Gate(keyring, () => hosts),
       limits: { ...DEFAULT_LIMITS, ...options.limits },
-      metrics: new Metrics(() => catalog.countLive()),
+      metrics,
       scheme: schemeOf(options),
+      inFlight,
       isClosing: () => closing,
     },
     options.tls,
@@ -109,7 +117,7 @@ async function assemble(options: ServerOptions, store: Store): Promise<Parts> {
   const startClosing = () => {
     closing = true;
   };
-  return { app, key, discovery, catalog, creator, setHosts, startClosing };
+  return { app, key, discovery, catalog, creator, inFlight, setHosts, startClosing };
 }
 
 async function listen(options: ServerOptions, address: ListenAddress, { app, setHosts }: Parts): Promise<string> {
@@ -123,11 +131,12 @@ async function listen(options: ServerOptions, address: ListenAddress, { app, set
 
 async function stop(options: ServerOptions, store: Store, lock: DataFolderLock, parts: Parts, url: string) {
   parts.startClosing();
-  parts.creator.abortAll();
   try {
+    await parts.creator.abortAll();
     await options.worker.close();
     await parts.catalog.recordStop();
     await parts.discovery.withdraw(url);
+    await parts.inFlight.drained(LAST_ANSWERS_MS);
   } finally {
     await parts.app.close();
     await store.destroy();

@@ -147,5 +147,6 @@ test("the metrics count batches, rows and error replies", async () => {
   expect(text).toContain('sandpool_failures_total{kind="other"} 2');
   expect(text).toContain("sandpool_stragglers_total 1");
   expect(text).not.toContain("from_a_sandbox");
+  expect(text).toContain('sandpool_operations_total{kind="pool.create",result="done"} 1');
   expect(text).toContain("sandpool_pools 1");
 });

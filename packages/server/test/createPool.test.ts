@@ -91,11 +91,15 @@ describe("a create", () => {
     await until(() => server.logLines.some((line) => line.includes('"error_code":"creation_aborted"')));
   });
 
-  test("is rolled back when the server stops", async () => {
+  test("is rolled back when the server stops, and its caller hears so", async () => {
     const server = await startTestServer();
-    begin(server, { ...POOL, config: { wait: true } });
-    await until(() => server.worker.created.length === 1);
+    const plain = server.post("/v1/pools", { ...POOL, config: { wait: true } });
+    const body = JSON.stringify({ ...POOL, config: { wait: true } });
+    const streamed = server.send({ method: "POST", path: "/v1/pools", body, headers: NDJSON });
+    await until(() => server.worker.created.length === 2);
     await server.running.close();
+    expect([(await plain).status, (await plain).json.error?.code]).toEqual([503, "server_closing"]);
+    expect(lines((await streamed).bytes).at(-1)).toMatchObject({ event: "error", status: 503 });
     expect(server.worker.rolledBack).toEqual(server.worker.created);
   });
 });

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { BATCH_CONTENT_TYPE, SandpoolError } from "@sandpool/protocol";
+import { BATCH_CONTENT_TYPE } from "@sandpool/protocol";
 import type { BatchEncoding, EncodedBatch, Pool } from "@sandpool/worker";
 import { callerOf } from "../http/gate.ts";
 import { readBody } from "../http/readBody.ts";
@@ -94,11 +94,4 @@ function writeBatch(response: ServerResponse, { chunks, contentType, length }: E
   for (const chunk of chunks) response.write(chunk);
   response.end();
   response.uncork();
-}
-
-/** Thrown while the server shuts down. */
-export function serverClosing(): SandpoolError {
-  return new SandpoolError("server_closing", "the server is shutting down", {
-    hint: "pools end with it; create them again",
-  });
 }

@@ -1,14 +1,17 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Logger } from "pino";
-import { type BatchContext, handleBatch, serverClosing } from "../batches/handleBatch.ts";
+import { type BatchContext, handleBatch } from "../batches/handleBatch.ts";
 import { matchBatch } from "../batches/matchBatch.ts";
 import type { Gate } from "./gate.ts";
 import { shortenKeepAlive } from "./httpServer.ts";
+import type { InFlight } from "./inFlight.ts";
 import { sendError, toSandpoolError } from "./sendError.ts";
+import { serverClosing } from "./serverClosing.ts";
 
 export interface RequestContext extends BatchContext {
   gate: Gate;
   logger: Logger;
+  inFlight: InFlight;
   isClosing(): boolean;
 }
 
@@ -27,13 +30,15 @@ export function serveRequests(context: RequestContext, rest: RequestListener): R
       return;
     }
     const match = matchBatch(request.method ?? "", request.url ?? "");
+    context.inFlight.enter();
     if (match === null) {
+      response.once("close", () => context.inFlight.leave());
       rest(request, response);
       return;
     }
-    handleBatch(context, match.operation, match.idOrName, request, response).catch((error: unknown) =>
-      answerError(context, request, response, error),
-    );
+    handleBatch(context, match.operation, match.idOrName, request, response)
+      .catch((error: unknown) => answerError(context, request, response, error))
+      .finally(() => context.inFlight.leave());
   };
 }
 

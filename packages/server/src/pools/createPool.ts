@@ -1,5 +1,6 @@
 import { type CreateEvent, type CreatePoolRequest, SandpoolError } from "@sandpool/protocol";
 import type { Pool, Worker } from "@sandpool/worker";
+import { serverClosing } from "../http/serverClosing.ts";
 import type { Identity } from "../keys/keyring.ts";
 import type { OperationJournal } from "../store/operations.ts";
 import type { PoolCatalog } from "./catalog.ts";
@@ -36,7 +37,7 @@ export class PoolCreator {
   readonly #journal: OperationJournal;
   readonly #records: IdempotencyRecords;
   readonly #shared = new Map<string, SharedCreation>();
-  readonly #running = new Set<AbortController>();
+  readonly #running = new Map<AbortController, Promise<unknown>>();
 
   constructor(worker: Worker, catalog: PoolCatalog, journal: OperationJournal, records: IdempotencyRecords) {
     this.#worker = worker;
@@ -87,7 +88,6 @@ export class PoolCreator {
     const operation = await this.#journal.begin("pool.create", input.caller);
     const controller = new AbortController();
     const progress = new ProgressFeed();
-    this.#running.add(controller);
     const make = async () => {
       try {
         const pool = await this.#make(input, controller.signal, progress);
@@ -95,14 +95,14 @@ export class PoolCreator {
         await operation.done(pool.id);
         return pool;
       } catch (error) {
-        await operation.failed(error instanceof SandpoolError ? error.code : "internal");
-        throw error;
-      } finally {
-        this.#running.delete(controller);
+        const reason = controller.signal.aborted ? controller.signal.reason : error;
+        await operation.failed(reason instanceof SandpoolError ? reason.code : "internal");
+        throw reason;
       }
     };
     const pool = make();
-    pool.catch(() => {});
+    this.#running.set(controller, pool);
+    pool.catch(() => {}).finally(() => this.#running.delete(controller));
     const abandon = () => {
       if (input.idempotencyKey !== null) return;
       controller.abort(aborted());
@@ -118,7 +118,7 @@ export class PoolCreator {
     });
     if (signal.aborted) {
       await pool.close();
-      throw aborted();
+      throw signal.reason;
     }
     await this.#catalog.recordStart(caller.owner, pool);
     return pool;
@@ -137,9 +137,10 @@ export class PoolCreator {
     }
   }
 
-  /** The server stops: every creation under way is rolled back. */
-  abortAll(): void {
-    for (const controller of this.#running) controller.abort(aborted());
+  /** The server stops: every creation under way is rolled back; resolves when nothing of them is left. */
+  async abortAll(): Promise<void> {
+    for (const controller of this.#running.keys()) controller.abort(serverClosing());
+    await Promise.allSettled(this.#running.values());
   }
 }
 
@@ -160,7 +161,7 @@ class ProgressFeed {
 }
 
 function aborted(): SandpoolError {
-  return new SandpoolError("creation_aborted", "the caller or the server went away before the creation ended", {
+  return new SandpoolError("creation_aborted", "the caller went away before the creation ended", {
     hint: "send an Idempotency-Key to let a creation outlive its connection",
   });
 }

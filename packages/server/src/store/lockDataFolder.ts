@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { SandpoolError } from "@sandpool/protocol";
+import { makePrivateFile } from "./privateFile.ts";
 
 /** Held while a server uses a data folder. */
 export interface DataFolderLock {
@@ -15,7 +16,9 @@ export interface DataFolderLock {
 export function lockDataFolder(dataDir: string): DataFolderLock {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const pidFile = join(dataDir, "server.pid");
-  const lock = new DatabaseSync(join(dataDir, "server.lock"));
+  const lockFile = join(dataDir, "server.lock");
+  makePrivateFile(lockFile);
+  const lock = new DatabaseSync(lockFile);
   try {
     lock.exec("PRAGMA busy_timeout=0; PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE;");
   } catch (cause) {

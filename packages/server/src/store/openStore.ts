@@ -1,4 +1,3 @@
-import { chmodSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { SandpoolError } from "@sandpool/protocol";
@@ -6,6 +5,7 @@ import { Kysely } from "kysely";
 import { Migrator } from "kysely/migration";
 import { nodeSqliteDialect } from "./dialect.ts";
 import { migrations } from "./migrations.ts";
+import { makePrivateFile } from "./privateFile.ts";
 import type { Tables } from "./tables.ts";
 
 export type Store = Kysely<Tables>;
@@ -16,8 +16,8 @@ export type Store = Kysely<Tables>;
  */
 export async function openStore(dataDir: string): Promise<Store> {
   const path = join(dataDir, "sandpool.sqlite");
+  makePrivateFile(path);
   const database = new DatabaseSync(path, { timeout: 5_000 });
-  chmodSync(path, 0o600);
   database.exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF;");
   const store = new Kysely<Tables>({ dialect: nodeSqliteDialect(database) });
   const { error } = await new Migrator({ db: store, provider: migrations }).migrateToLatest();

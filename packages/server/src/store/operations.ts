@@ -13,12 +13,16 @@ export interface Operation {
   failed(errorCode: string): Promise<void>;
 }
 
+type OnEnd = (kind: string, state: "done" | "failed") => void;
+
 /** Journals an operation before it happens and writes its one audit line when it ended. */
 export class OperationJournal {
   readonly #store: Store;
   readonly #logger: Logger;
+  readonly #onEnd: OnEnd;
 
-  constructor(store: Store, logger: Logger) {
+  constructor(store: Store, logger: Logger, onEnd: OnEnd) {
+    this.#onEnd = onEnd;
     this.#store = store;
     this.#logger = logger;
   }
@@ -36,6 +40,7 @@ export class OperationJournal {
         .set({ state, object_id: object, error_code: errorCode, ended_at: now() })
         .where("id", "=", id)
         .execute();
+      this.#onEnd(kind, state);
       this.#logger.info({ audit: { ...started, object_id: object, state, error_code: errorCode } }, "operation");
     };
     return { id, done: (object) => end("done", object, null), failed: (code) => end("failed", objectId, code) };
