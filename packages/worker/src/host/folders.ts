@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { chmod, lstat, mkdir } from "node:fs/promises";
-import { resolve } from "node:path";
+import { dirname, resolve } from "node:path";
+import { ensureFolder } from "./make-folder.ts";
 
 /** Where one server keeps what must not outlive a boot. */
 export interface HostFolders {
@@ -39,11 +40,14 @@ export function hostFolders(dataDir: string): HostFolders {
  * 0711, not 0700: a sandbox's root is an unprivileged host uid that must pass through to its own root filesystem.
  */
 export async function makeHostFolders(folders: HostFolders): Promise<void> {
-  await mkdir(folders.shared, { recursive: true, mode: 0o711 });
+  await mkdir(dirname(folders.shared), { recursive: true });
+  await mkdir(folders.shared, { mode: 0o711 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "EEXIST") throw error;
+  });
   await refusePlanted(folders.shared);
-  for (const path of [folders.own, folders.sandboxes]) await mkdir(path, { recursive: true, mode: 0o711 });
-  for (const path of [folders.runtimeRoot, folders.uids]) await mkdir(path, { recursive: true, mode: 0o700 });
   await chmod(folders.shared, 0o711);
+  for (const path of [folders.own, folders.sandboxes]) await ensureFolder(path, 0o711);
+  for (const path of [folders.runtimeRoot, folders.uids]) await ensureFolder(path, 0o700);
 }
 
 function sharedFolder(): string {

@@ -1,9 +1,10 @@
-import { mkdir, rm, stat, writeFile } from "node:fs/promises";
+import { rm, stat, writeFile } from "node:fs/promises";
 import { removeGroups } from "../../host/cgroups/remove.ts";
 import { serverGroup } from "../../host/cgroups/shard.ts";
 import { sleep } from "../../host/concurrency.ts";
 import type { HostFolders } from "../../host/folders.ts";
 import { ownIdentity } from "../../host/identity.ts";
+import { makeFolder } from "../../host/make-folder.ts";
 import { DriverError } from "../driver.ts";
 import { claimIds, type SandboxIds, subordinateIds } from "./identity.ts";
 import type { Launched } from "./launch.ts";
@@ -30,7 +31,7 @@ export interface Holdings {
 /** Takes the id by making its folder, which fails if it is taken, then the uids. */
 export async function hold(folders: HostFolders, id: string, mode: NamespaceMode): Promise<Holdings> {
   const folder = `${folders.sandboxes}/${id}`;
-  await mkdir(folder, { mode: 0o711 }).catch((error: NodeJS.ErrnoException) => {
+  await makeFolder(folder, 0o711).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw error;
     throw new DriverError("sandbox_spec_invalid", `the sandbox id ${id} is in use`, "choose an id that was never used");
   });

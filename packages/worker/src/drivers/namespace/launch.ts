@@ -24,7 +24,8 @@ export interface Launched {
 export function launch(runtime: OciRuntime, root: string, folder: string, id: string): Launched {
   const args = ["--root", root, "--log", `${folder}/log`, "--log-format", "json"];
   args.push("run", "--bundle", folder, "--preserve-fds", "1", "--pid-file", `${folder}/pid`, id);
-  const child = spawn(runtime.path, args, {
+  // The runtime makes mount points with the umask it inherits, and Node can set none for a child: under 077 rows could not pass.
+  const child = spawn("/bin/sh", ["-c", 'umask 022; exec "$@"', "sh", runtime.path, ...args], {
     // Only these four descriptors; a session of its own, so that a terminal's Ctrl-C reaches the server and not the container.
     stdio: ["ignore", "pipe", "pipe", "pipe"],
     detached: true,

@@ -1,6 +1,7 @@
 import { type CgroupHierarchy, detectCgroups } from "../../host/cgroups/detect.ts";
 import { tryGroups } from "../../host/cgroups/try.ts";
 import { readNumber } from "../../host/limits.ts";
+import { readMounts } from "../../host/mountinfo.ts";
 import { findTool, installCommand } from "../../host/tools.ts";
 import { readSubordinateIds } from "../../host/uids/subordinate.ts";
 import { findRuntime, isKnownVulnerable, type OciRuntime } from "./runtime.ts";
@@ -32,6 +33,9 @@ export async function detectMode(key: string): Promise<NamespaceMode | Unavailab
     return { reason: "neither runc nor crun is installed", hint: installCommand("runc") };
   }
   const root = process.geteuid?.() === 0;
+  if (runtime.name === "crun" && isHybrid()) {
+    return { reason: "crun refuses hosts with both cgroup versions mounted, as here", hint: installCommand("runc") };
+  }
   const missing = missingNamespaces() ?? (root ? null : missingRootless());
   if (missing !== null) return missing;
   const warnings = isKnownVulnerable(runtime)
@@ -61,6 +65,11 @@ function rootlessMode(runtime: OciRuntime, warnings: string[]): NamespaceMode {
       "rootless: no cgroups; memory is bounded by RLIMIT_AS and processes by RLIMIT_NPROC of each environment, not for the whole sandbox",
     ],
   };
+}
+
+function isHybrid(): boolean {
+  const types = new Set(readMounts().map((mount) => mount.type));
+  return types.has("cgroup") && types.has("cgroup2");
 }
 
 /** Sysctls that switch user namespaces off; absent files mean the kernel has no such switch. */

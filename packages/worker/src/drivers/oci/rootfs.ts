@@ -1,5 +1,6 @@
-import { chmod, mkdir, stat, symlink, writeFile } from "node:fs/promises";
+import { chmod, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, posix } from "node:path";
+import { makeFolder, makeFoldersBelow } from "../../host/make-folder.ts";
 import { DriverError, type SandboxMount } from "../driver.ts";
 import type { SystemLink } from "./mounts.ts";
 import type { OciMount } from "./spec.ts";
@@ -13,9 +14,9 @@ export async function makeRootfs(
   mounts: readonly OciMount[],
   links: readonly SystemLink[],
 ): Promise<void> {
-  await mkdir(rootfs, { mode: 0o755 });
+  await makeFolder(rootfs, 0o755);
   for (const link of links) await symlink(link.target, rootfs + link.path);
-  await mkdir(`${rootfs}/workspace`, { mode: 0o755 });
+  await makeFolder(`${rootfs}/workspace`, 0o755);
   const covered: OciMount[] = [];
   for (const mount of mounts) {
     const over = covered.findLast((other) => isBelow(mount.destination, other.destination));
@@ -28,13 +29,13 @@ export async function makeRootfs(
 async function makeMountPoint(rootfs: string, mount: OciMount): Promise<void> {
   const path = rootfs + mount.destination;
   if (mount.type !== "bind" || (await stat(mount.source)).isDirectory()) {
-    await mkdir(path, { recursive: true, mode: 0o755 });
+    await makeFoldersBelow(rootfs, mount.destination);
     // runc gives a tmpfs the mode of the folder it covers, whatever its own `mode=` says.
     const mode = mount.options.find((option) => option.startsWith("mode="))?.slice("mode=".length);
     if (mode !== undefined) await chmod(path, Number.parseInt(mode, 8));
     return;
   }
-  await mkdir(dirname(path), { recursive: true, mode: 0o755 });
+  await makeFoldersBelow(rootfs, dirname(mount.destination));
   await writeFile(path, "", { mode: 0o444 });
 }
 

@@ -1,13 +1,10 @@
 import { constants } from "node:fs";
-import { mkdir, open } from "node:fs/promises";
+import { open } from "node:fs/promises";
+import { ensureFolder } from "../make-folder.ts";
 
-/** Makes a group; one that exists is fine. */
+/** Makes a group; one that exists is fine. Everybody may look into it, whatever the server's umask. */
 export async function makeGroup(folder: string): Promise<void> {
-  try {
-    await mkdir(folder, { mode: 0o755 });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-  }
+  await ensureFolder(folder, 0o755);
 }
 
 /** Writes one control file in one write call: the kernel takes each call as a whole command. */

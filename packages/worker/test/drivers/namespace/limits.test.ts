@@ -47,6 +47,22 @@ describe.skipIf(probe.rowMemory !== "cgroup")("limits of a sandbox", { timeout: 
     expect(below).toEqual({ did: { exit: 0, kills: 0 } });
   });
 
+  test("a server with umask 077 makes the same sandbox", async () => {
+    const careful = makeHost();
+    const before = process.umask(0o077);
+    try {
+      const options = { capabilities: "pool" as const, rowMemory };
+      const outcome = await attemptInside(careful, ["enter_row", "/run/sandpool/memory", 1, 10_001, MEGABYTE], options);
+      expect(outcome).toEqual({ did: { exit: 0, kills: 0 } });
+      const inside = await attemptInside(careful, ["read_as_row", 10_001, "/etc/passwd"], options);
+      expect(inside).toEqual({ did: expect.stringContaining("root:x:0:0") });
+      expect(await leftovers(careful)).toEqual([]);
+    } finally {
+      process.umask(before);
+      careful.remove();
+    }
+  });
+
   test.each([
     ["/run/sandpool/memory/e0/memory.limit_in_bytes"],
     ["/run/sandpool/memory/cgroup.procs"],

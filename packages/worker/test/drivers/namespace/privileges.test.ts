@@ -65,6 +65,13 @@ describe.skipIf(process.geteuid?.() !== 0)("what a sandbox may do", { timeout: L
     expect(new Set(Object.values(rest))).toEqual(new Set(["ok"]));
   });
 
+  test("a pool's agent can hand a detached quota mount to another mount namespace, and only there it is seen", async () => {
+    const outcome = await attemptInside(host, ["hand_over_mount"], { capabilities: "pool" });
+    expect(outcome).toEqual({ did: ["ok", "ok", "ok", "here", []] });
+    const refused = await attemptInside(host, ["hand_over_mount"], { capabilities: "none" });
+    expect(refused).not.toEqual(outcome);
+  });
+
   test("no descriptor of the server gets in but the four", async () => {
     const file = openSync("/etc/hostname", "r");
     const server = createServer().listen(0, "127.0.0.1");
