@@ -13,7 +13,7 @@ import { poolStatus } from "./status.ts";
 import { stepPool } from "./step.ts";
 import { watchShards } from "./watchdog.ts";
 
-export type CloseReason = "deleted" | "lease expired" | "worker closed";
+export type CloseReason = "deleted" | "lease" | "server_stopped";
 
 /** A running pool; each call is in a file of its own. */
 export class LocalPool implements Pool {
@@ -36,7 +36,7 @@ export class LocalPool implements Pool {
     this.#core = core;
     this.#start = start;
     this.#onClosing = onClosing;
-    watchLease(core, () => void this.close("lease expired").catch(() => {}));
+    watchLease(core, () => void this.close("lease").catch(() => {}));
     watchShards(core);
   }
 

@@ -86,16 +86,21 @@ export function makePoolRegistry(context: CreateContext): LocalPoolRegistry {
     closeAll: async () => {
       ending.abort(fail("server_closing", "The server closed while the pool was being created."));
       await Promise.allSettled([...creating.values()].map(({ done }) => done));
-      await Promise.allSettled([...pools.values()].map((pool) => pool.close("worker closed")));
+      await Promise.allSettled([...pools.values()].map((pool) => pool.close("server_stopped")));
       await Promise.allSettled(closing);
     },
   };
 }
 
 function poolGone(id: string, reason: CloseReason | null): Error {
-  return fail("pool_closed", `The pool ${id} is closed: ${reason ?? "deleted"}.`, {
-    hint:
-      reason === "lease expired" ? "Create a new one; a longer lease keeps an idle pool open." : "Create a new one.",
+  return fail("pool_closed", `The pool ${id} is closed: ${endings[reason ?? "deleted"]}.`, {
+    hint: reason === "lease" ? "Create a new one; a longer lease keeps an idle pool open." : "Create a new one.",
     details: { pool: id, reason },
   });
 }
+
+const endings: Record<CloseReason, string> = {
+  deleted: "it was deleted",
+  lease: "its lease expired",
+  server_stopped: "its server was stopped",
+};
