@@ -261,14 +261,17 @@ class _Session:
         return self.become_child(request, raw, *descriptors)
 
     def become_child(self, request: dict[str, Any], raw: bytes, channel: int, stderr: int) -> bytes:
-        """In the forked child: take its identity and give its first line.
-
-        A child that cannot ends before that line, which the agent reads as a failed fork, with the reason on the child's own stderr.
-        """
+        """In the forked child: take its identity and give its first line; end without it where that fails, with the reason on stderr."""
         try:
             self.channel.close()
             self.channel = _Channel(channel, channel)
+            atexit._clear()  # what the template registered is not the child's to clean up
             _enter_identity(request, stderr)
+        except BaseException:
+            os.dup2(stderr, 2)
+            traceback.print_exc()
+            _flush_and_exit(1)
+        try:
             self.is_template = False
             self.seeded = False
             _freshen_generators()
@@ -278,13 +281,11 @@ class _Session:
             environment = self.environment or self.begin(0, request["index"], config)
             return f'{{"id":0,"ok":true,"index":{request["index"]},"pid":{os.getpid()},{environment.description}}}\n'.encode()
         except BaseException:
-            os.dup2(stderr, 2)
             traceback.print_exc()
             _flush_and_exit(1)
 
     def reseed(self, seed: int) -> None:
         _reseed_generators(seed)
-        self.seeded = True
         if self.environment is not None:
             self.environment.reseed(seed)
         if self.user_reseed is not None:
@@ -338,7 +339,7 @@ class _Session:
         except Exception as error:
             reply = _error_line(identity, "exception", error)
         self.channel.write(reply)
-        _flush_and_exit(0)
+        self.exit()
 
     def leave(self) -> NoReturn:
         """The agent is gone."""
@@ -346,6 +347,11 @@ class _Session:
             self.close_environment()
         except Exception:
             traceback.print_exc()
+        self.exit()
+
+    def exit(self) -> NoReturn:
+        if self.is_template:
+            atexit._clear()  # its forks still use what it would clean up
         _flush_and_exit(0)
 
     def close_environment(self) -> None:
@@ -375,10 +381,14 @@ def _flush_and_exit(status: int) -> NoReturn:
     try:
         atexit._run_exitfuncs()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                stream.flush()
+        _flush_standard_streams()
         os._exit(status)
+
+
+def _flush_standard_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # the environment may have closed or replaced it
+            stream.flush()
 
 
 class _BadLineError(ValueError):
@@ -1207,9 +1217,7 @@ def _fork_orphan() -> int:
 
     One raw clone does it (fork itself has no such flag); where the kernel or the machine refuses, two forks do.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
+    _flush_standard_streams()
     native = _native()
     number = CLONE_NUMBERS.get(os.uname().machine)
     if number is None or not native.can_clone:

@@ -252,6 +252,27 @@ def test_a_child_that_cannot_start_ends_and_says_why(start: Any, tmp_path: Path)
     end(fork(template, 2, tmp_path))
 
 
+def test_a_child_whose_maker_leaves_ends_without_a_hello(start: Any, tmp_path: Path) -> None:
+    template = start(TEMPLATE + "    serve(make=lambda index, config: sys.exit('no licence'))")
+    template.template()
+    child = Child(template, 0, tmp_path)
+    assert child.first is None
+    assert "SystemExit: no licence" in child.log()
+    assert os.waitstatus_to_exitcode(os.waitpid(child.answer["pid"], 0)[1]) == 1
+    child.close_channel()
+
+
+def test_what_the_template_would_clean_up_at_its_end_stays_for_its_forks(start: Any, tmp_path: Path) -> None:
+    template = start(TEMPLATE + "    import atexit\n    atexit.register(print, 'cleaned up')\n    serve(make=lambda config: Env(config))")
+    template.template()
+    children = [fork(template, index, tmp_path) for index in range(2)]
+    end(children[0])
+    assert template.ask({"id": 9, "op": "close"}) == {"id": 9, "ok": True}
+    assert template.wait() == 0
+    end(children[1])
+    assert [child.log() for child in children] + [template.log()] == ["", "", ""]
+
+
 def test_a_fork_without_descriptors_is_an_error(start: Any) -> None:
     template = start(SHARED)
     template.template()

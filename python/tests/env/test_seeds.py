@@ -77,6 +77,8 @@ def test_a_fork_with_a_new_stream_calls_the_environments_own_reseed(start: Any, 
     child = fork(template, 0, tmp_path, reseed=SEED)
     assert child.call("get", "reseeds")["result"] == [SEED]
     assert draw(child) == expected(SEED)
+    child.reset(SEED + 1)
+    assert draw(child) == expected(SEED + 1)
     end(child)
 
 
