@@ -1157,9 +1157,12 @@ def _reseed_generators(seed: int) -> None:
 
 
 def _freshen_generators() -> None:
-    """A fork starts with its template's numpy stream (Python itself freshens `random`): give it one of its own until the first seed."""
+    """Give a fork a numpy stream of its own until its first seed (Python itself does so for `random`).
+
+    With a number, for seed() without one touches a hundred pages more, each of which the fork must copy.
+    """
     if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()
+        sys.modules["numpy.random"].seed(int.from_bytes(os.urandom(4), "little"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
