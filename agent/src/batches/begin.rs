@@ -1,6 +1,7 @@
 //! Takes a batch in: its number, its rows, its work. Nothing is sent before all of it was checked.
 
 use super::batch::{Actions, Batch, Spread, Work};
+use super::kept::Kept;
 use crate::channel::error::RequestError;
 use crate::channel::request;
 use crate::rows::row::Task;
@@ -36,17 +37,37 @@ impl Shard {
             .with_hint("repeat the last batch's number, or send the next one")
             .with_details(json!({"expected": expected, "received": request.seq})));
         }
+        match self.check_batch(sequence, op, head, &request, body) {
+            Ok(batch) => self.run_batch(batch),
+            Err(error) => {
+                // A refused batch uses up its number too, so that every shard of a pool counts alike.
+                self.last_seq = request.seq;
+                self.kept = Some(Kept { seq: request.seq, head: error.head(), body: Vec::new() });
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_batch(
+        &mut self,
+        sequence: u32,
+        op: &str,
+        head: &[u8],
+        request: &request::Batch,
+        body: &mut Vec<u8>,
+    ) -> Result<Box<Batch>, RequestError> {
         if self.layout.is_none() {
             return Err(
                 RequestError::new("conflict", format!("received {op} before layout")).with_hint("send layout first")
             );
         }
         let rows = self.select(request.rows.as_deref())?;
-        plain_body(body).map_err(|fault| invalid_body(&fault, head))?;
+        plain_body(body).map_err(|fault| invalid_body(&fault))?;
         let work = match op {
-            "step" => self.step_work(head, &request, rows.len(), body)?,
-            "reset" => self.reset_work(head, &request, rows.len(), body)?,
-            _ => self.call_work(head, &request, rows.len(), body)?,
+            "step" => self.step_work(head, request, rows.len(), body)?,
+            "reset" => self.reset_work(head, request, rows.len(), body)?,
+            _ => self.call_work(head, request, rows.len(), body)?,
         };
         if let Some(seed) = new_seed(op, head)? {
             self.pool_seed = seed;
@@ -56,8 +77,7 @@ impl Shard {
         }
         let mut batch = Box::new(Batch::new(sequence, request.seq, request.encoding, work, rows));
         std::mem::swap(&mut batch.body, body);
-        self.run_batch(batch);
-        Ok(())
+        Ok(batch)
     }
 
     /// Starts to work on a batch that was checked.
@@ -99,7 +119,7 @@ impl Shard {
     ) -> Result<Work, RequestError> {
         let (dtype, shape) = match parse::<request::Step>(head)?.actions {
             request::Actions::Json => {
-                let place = items::member(body, b"actions").map_err(|fault| invalid_body(&fault, head))?;
+                let place = items::member(body, b"actions").map_err(|fault| invalid_body(&fault))?;
                 let place = place.ok_or_else(|| RequestError::invalid("received a step without actions"))?;
                 return Ok(Work::Step(Actions::Json(slice_of(body, &place, request.offset, count, "actions")?)));
             }
@@ -145,7 +165,7 @@ fn new_seed(op: &str, head: &[u8]) -> Result<Option<u64>, RequestError> {
 }
 
 /// The client's text is not what its head says.
-pub(crate) fn invalid_body(fault: &Fault, _head: &[u8]) -> RequestError {
+pub(crate) fn invalid_body(fault: &Fault) -> RequestError {
     RequestError::invalid(format!("the body of the request: {fault}"))
 }
 
@@ -187,7 +207,7 @@ pub(crate) fn spread(
     if body.is_empty() {
         return Ok(Spread::Nothing);
     }
-    let place = items::member(body, name.as_bytes()).map_err(|fault| invalid_body(&fault, &[]))?;
+    let place = items::member(body, name.as_bytes()).map_err(|fault| invalid_body(&fault))?;
     let Some(place) = place else {
         return Ok(Spread::Nothing);
     };
@@ -195,7 +215,7 @@ pub(crate) fn spread(
         return Ok(Spread::One(place));
     }
     let mut places = Vec::new();
-    items::items(body, &place, &mut places).map_err(|fault| invalid_body(&fault, &[]))?;
+    items::items(body, &place, &mut places).map_err(|fault| invalid_body(&fault))?;
     if let Some(total) = total.filter(|total| *total != places.len()) {
         return Err(RequestError::invalid(format!("received {} {name}, expected {total}, one a row", places.len())));
     }

@@ -78,7 +78,7 @@ fn append_member(members: &mut Vec<u8>, body: &[u8], name: &str, default: &[u8])
     let place = if body.is_empty() {
         None
     } else {
-        items::member(body, name.as_bytes()).map_err(|fault| invalid_body(&fault, &[]))?
+        items::member(body, name.as_bytes()).map_err(|fault| invalid_body(&fault))?
     };
     members.extend_from_slice(b",\"");
     members.extend_from_slice(name.as_bytes());

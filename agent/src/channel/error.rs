@@ -10,9 +10,9 @@ pub struct RequestError {
     /// For people.
     pub message: String,
     /// What to do next.
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
     /// Fields that belong to the code.
-    pub details: Option<Value>,
+    pub details: Option<Box<Value>>,
 }
 
 impl RequestError {
@@ -28,13 +28,13 @@ impl RequestError {
 
     /// Adds fields.
     pub fn with_details(mut self, details: Value) -> Self {
-        self.details = Some(details);
+        self.details = Some(Box::new(details));
         self
     }
 
     /// Adds advice.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into_boxed_str());
         self
     }
 
@@ -45,7 +45,7 @@ impl RequestError {
             error["hint"] = json!(hint);
         }
         if let Some(details) = &self.details {
-            error["details"] = details.clone();
+            error["details"] = (**details).clone();
         }
         json!({"ok": false, "error": error}).to_string().into_bytes()
     }

@@ -47,7 +47,7 @@ impl FrameReader {
     }
 
     /// The next whole frame, if it is there. Its bytes stay until `consume`.
-    pub fn next(&mut self) -> Option<Incoming> {
+    pub fn next_frame(&mut self) -> Option<Incoming> {
         loop {
             let header = self.header()?;
             let head_start = self.start + HEADER_BYTES;

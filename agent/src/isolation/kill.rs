@@ -13,6 +13,9 @@ const LIMIT: Duration = Duration::from_millis(500);
 /// Kills again at this interval: a process may just have been born outside the first kill's sight.
 const ROUND: Duration = Duration::from_millis(50);
 
+/// Between the first two looks whether all have ended.
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
+
 /// From this pause between two looks on, the look is a thorough one.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 
@@ -58,6 +61,13 @@ impl Isolation {
         Ok(KillReport { remaining, elapsed: started.elapsed() })
     }
 
+    /// Only the SIGKILL, without waiting. To end many rows, signal each, then call `kill_everything` for each:
+    /// the waits, some milliseconds a row while the kernel frees its mounts, then overlap.
+    pub fn signal_everything(&self, id: &Identity) -> io::Result<()> {
+        let row = self.members(id);
+        if row.may_live() { row.signal() } else { Ok(()) }
+    }
+
     fn members(&self, id: &Identity) -> Members {
         #[cfg(target_os = "linux")]
         if self.settings.isolated {
@@ -93,7 +103,7 @@ impl Members {
     /// Waits until the row has no process but zombies; returns those still alive after `limit`.
     fn all_ended(&self, limit: Duration) -> Vec<i32> {
         let deadline = Instant::now() + limit;
-        let mut pause = Duration::from_micros(200);
+        let mut pause = FIRST_PAUSE;
         loop {
             reap::collect();
             if !self.may_live() {
@@ -107,7 +117,7 @@ impl Members {
                 }
             }
             sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(5));
+            pause = (pause * 3 / 2).min(Duration::from_millis(5));
         }
     }
 

@@ -117,25 +117,23 @@ impl Shard {
         row.error_shown = false;
         row.fresh = false;
         row.ended = false;
-        if let Task::Reset(ResetTask { purpose: Purpose::SameStep, .. }) = row.task {
-            if let Some(last) = &row.last_of_episode {
-                let (observation, info) = &**last;
-                add_member(&mut row.info, "final_obs", &observation.text);
-                let text = if info.text.is_empty() { b"{}" } else { info.text.as_slice() };
-                add_member(&mut row.info, "final_info", text);
-                row.info.arrays |= observation.arrays || info.arrays;
-            }
+        if let Task::Reset(ResetTask { purpose: Purpose::SameStep, .. }) = row.task
+            && let Some(last) = &row.last_of_episode
+        {
+            let (observation, info) = &**last;
+            add_member(&mut row.info, "final_obs", &observation.text);
+            let text = if info.text.is_empty() { b"{}" } else { info.text.as_slice() };
+            add_member(&mut row.info, "final_info", text);
+            row.info.arrays |= observation.arrays || info.arrays;
         }
         self.finish_row(local);
         Ok(())
     }
 
     fn call_answer(&mut self, local: usize, reply: &Reply<'_>, raw: &[u8]) -> Result<(), Fault> {
+        let result = reply.result.ok_or_else(|| missing("result", "a call"))?;
         let row = &mut self.rows[local];
-        row.result.clear();
-        if let Some(member) = &reply.result {
-            keep(&mut row.result, member, raw)?;
-        }
+        keep(&mut row.result, &result, raw)?;
         let bytes = row.result.text.len();
         self.check_size(bytes, "a result")?;
         self.finish_row(local);

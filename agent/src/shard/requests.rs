@@ -4,11 +4,17 @@ use super::Shard;
 use crate::channel::error::RequestError;
 use crate::channel::request::{FixLayout, Logs, Observe, Operation, Status};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::io;
 
 /// A head as the struct that its operation needs.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(head: &'a [u8]) -> Result<T, RequestError> {
     serde_json::from_slice(head).map_err(|error| RequestError::invalid(format!("the head of the request: {error}")))
+}
+
+/// A frame whose head is no JSON object belongs to the damage of the channel, as on the worker's side.
+fn is_object(head: &[u8]) -> bool {
+    serde_json::from_slice::<Map<String, Value>>(head).is_ok()
 }
 
 impl Shard {
@@ -26,7 +32,7 @@ impl Shard {
 
     /// Handles the frames that are there.
     pub(crate) fn handle_requests(&mut self) {
-        while let Some(frame) = self.worker.reader.next() {
+        while let Some(frame) = self.worker.reader.next_frame() {
             let head = self.worker.reader.bytes(&frame.head).to_vec();
             let mut body = std::mem::take(&mut self.worker.body);
             self.worker.reader.consume(&frame, &mut body);
@@ -41,7 +47,10 @@ impl Shard {
     }
 
     fn handle_request(&mut self, sequence: u32, head: &[u8], body: &mut Vec<u8>) -> Result<(), RequestError> {
-        let operation: Operation = parse(head)?;
+        let operation = match parse::<Operation>(head) {
+            Err(_) if !is_object(head) => return Ok(()),
+            parsed => parsed?,
+        };
         let op = operation.op.as_str();
         if self.closing.is_some() {
             return Err(RequestError::new("pool_closed", format!("received {op} after close")));

@@ -31,7 +31,7 @@ pub fn serve(socket: RawFd) -> io::Result<()> {
 /// Answers everything before `start` with an error. None at the end of the channel.
 fn await_start(worker: &mut Worker) -> io::Result<Option<(u32, Box<Start>)>> {
     loop {
-        while let Some(frame) = worker.reader.next() {
+        while let Some(frame) = worker.reader.next_frame() {
             let head = worker.reader.bytes(&frame.head).to_vec();
             let mut body = std::mem::take(&mut worker.body);
             worker.reader.consume(&frame, &mut body);

@@ -56,13 +56,13 @@ impl Refused {
 }
 
 /// A shard that begins to start its rows; the body of the request is the worker's.
-pub(crate) fn prepare(worker: Worker, poller: Poller, sequence: u32, start: Box<Start>) -> Result<Shard, Refused> {
+pub(crate) fn prepare(worker: Worker, poller: Poller, sequence: u32, start: Box<Start>) -> Result<Shard, Box<Refused>> {
     let prepared = check(&start)
         .and_then(|()| Config::from_body(&worker.body, start.n, start.first, start.count))
         .and_then(|config| isolation(&start).map(|isolation| (config, isolation)));
     let (config, isolation) = match prepared {
         Ok(prepared) => prepared,
-        Err(error) => return Err(Refused { worker, sequence, error }),
+        Err(error) => return Err(Box::new(Refused { worker, sequence, error })),
     };
     let mut shard = Shard::new(worker, poller, isolation, *start, config);
     let now_us = system::now_us();
@@ -198,7 +198,7 @@ impl Shard {
         self.worker.reply(creation.sequence, &head, []);
     }
 
-    fn propose(&self) -> Result<Layout, RowError> {
+    fn propose(&self) -> Result<Layout, Box<RowError>> {
         let hello: Value = self
             .creation
             .as_ref()
@@ -216,7 +216,7 @@ impl Shard {
                 layout.row_bytes(),
                 self.settings.max_row_bytes
             );
-            return Err(RowError::new(ErrorKind::Protocol, "hello", message));
+            return Err(Box::new(RowError::new(ErrorKind::Protocol, "hello", message)));
         }
         Ok(layout)
     }
@@ -232,12 +232,12 @@ impl Shard {
 
     /// Answers the start with an error and ends everything that was started.
     pub(crate) fn refuse_creation(&mut self, error: &RequestError) {
-        if let Some(creation) = self.creation.take() {
-            self.worker.refuse(creation.sequence, error);
-            let _ = self.worker.flush(&self.poller);
-        }
+        let Some(creation) = self.creation.take() else {
+            return;
+        };
         self.broken = true;
         self.batch = None;
         self.end_everything();
+        self.worker.refuse(creation.sequence, error);
     }
 }

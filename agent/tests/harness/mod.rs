@@ -244,9 +244,17 @@ impl Batch {
         serde_json::from_str(&format!("[{text}]")).unwrap_or_else(|error| panic!("column {name}: {error}: {text}"))
     }
 
+    /// The texts of the items of a JSON column.
+    pub fn items(&self, name: &str) -> Vec<String> {
+        let text = format!("[{}]", self.text(name));
+        let items: Vec<Box<serde_json::value::RawValue>> = serde_json::from_str(&text).expect("a JSON column");
+        items.iter().map(|item| item.get().to_owned()).collect()
+    }
+
     /// The error of a row.
     pub fn error(&self, slot: usize) -> Value {
-        self.column("infos")[slot]["sandpool_error"].clone()
+        let info: Value = serde_json::from_str(&self.items("infos")[slot]).expect("an info");
+        info["sandpool_error"].clone()
     }
 }
 
@@ -265,4 +273,17 @@ fn merged(mut head: Value, changes: &Value) -> Value {
         head[key] = value.clone();
     }
     head
+}
+
+/// Argv of the puppet with settings.
+pub fn puppet(settings: Value) -> Vec<String> {
+    let path = program("puppet.py");
+    ["/usr/bin/python3", "-S", "-u", path.as_str(), &settings.to_string()].map(str::to_owned).to_vec()
+}
+
+/// A started shard of puppets.
+pub fn puppets(settings: Value, count: u32, changes: Value) -> (Agent, Value) {
+    let argv = puppet(settings);
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    Agent::started(&argv, count, changes)
 }

@@ -94,3 +94,22 @@ fn an_exit_code_is_told() {
     let ended = shard.wait(0);
     assert_eq!((&ended["code"], &ended["signal"]), (&json!(7), &json!(null)));
 }
+
+#[test]
+fn rows_that_were_signalled_together_end_together() {
+    for mut shard in [Shard::isolated(json!({})), Shard::unisolated()] {
+        for row in 0..4 {
+            shard.spawn(row, &["sleep"]);
+            shard.printed(row);
+        }
+        for row in 0..3 {
+            shard.ask("signal", json!({"row": row}));
+        }
+        for row in 0..3 {
+            assert_eq!(shard.kill(row)["complete"], true);
+            assert_eq!(shard.wait(row)["signal"], 9);
+        }
+        shard.ask("signal", json!({"row": 0}));
+        assert_eq!(shard.try_ask("cpu_seconds", json!({"row": 3}))["cpu_seconds"].as_f64().map(|_| ()), Some(()));
+    }
+}
