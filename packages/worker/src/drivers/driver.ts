@@ -12,6 +12,8 @@ export interface Driver {
    * Rejects with a `DriverError` and leaves nothing behind; an abort of `signal` before it resolves does the same.
    */
   start(spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox>;
+  /** Removes what its sandboxes share on the host, once all of them were killed. It may be used again afterwards. */
+  close?(): Promise<void>;
 }
 
 export interface DriverProbe {

@@ -1,3 +1,4 @@
+import { rm } from "node:fs/promises";
 import { removeServerGroup } from "../../host/cgroups/remove.ts";
 import { serverGroup } from "../../host/cgroups/shard.ts";
 import { type HostFolders, hostFolders, makeHostFolders } from "../../host/folders.ts";
@@ -43,6 +44,12 @@ export class NamespaceDriver implements Driver {
       await this.#freed(mode);
       throw error;
     }
+  }
+
+  async close(): Promise<void> {
+    if (this.#holders > 0) return;
+    this.#ready = null;
+    await rm(this.#folders.own, { recursive: true, force: true });
   }
 
   async #startHeld(spec: SandboxSpec, mode: NamespaceMode, signal: AbortSignal): Promise<Sandbox> {

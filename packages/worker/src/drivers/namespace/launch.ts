@@ -52,6 +52,7 @@ export async function waitUntilStarted(launched: Launched, folder: string, signa
       watcher = watch(folder, (_, name) => {
         if (name === "pid") resolve();
       });
+      watcher.on("error", () => undefined);
     });
     const aborted = new Promise<never>((_, reject) => {
       const fail = (): void => reject(signal.reason);

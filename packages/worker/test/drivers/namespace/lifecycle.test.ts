@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
@@ -168,6 +168,17 @@ describe.skipIf(!probe.available)("the life of a sandbox", { timeout: LIMIT_MS }
     expect(report).toMatchObject({ sandboxes: [theirs], alive: [mine.id], left: [] });
     expect((await leftovers(host)).filter((entry) => entry.startsWith("folder"))).toEqual([`folder ${mine.id}`]);
     await mine.kill();
+  });
+
+  test("closing the driver removes its folder, but not under a sandbox; it can start again", async () => {
+    const { own } = hostFolders(host.dataDir);
+    const sandbox = await host.driver.start(specOf({ argv: ["/bin/sleep", "1000"] }), signal());
+    await host.driver.close?.();
+    expect(existsSync(own)).toBe(true);
+    await sandbox.kill();
+    await host.driver.close?.();
+    expect(existsSync(own)).toBe(false);
+    expect(await attemptInside(host, ["pids"])).toEqual({ did: [1] });
   });
 
   test("a killed runtime is noticed and its container does not live on", async () => {
