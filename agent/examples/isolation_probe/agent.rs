@@ -82,6 +82,7 @@ impl Agent {
                 .isolation
                 .kill_everything(&id)
                 .map(|report| json!({"remaining": report.remaining, "complete": report.complete()})),
+            "signal" => self.isolation.signal_everything(&id).map(|()| json!({})),
             "processes" => Ok(json!({"processes": processes_of(id.uid)})),
             "oom_kills" => Ok(json!({"oom_kills": self.isolation.oom_kills(&id)})),
             "cpu_seconds" => Ok(json!({"cpu_seconds": cpu_seconds(self.rows[&row].pid)})),
