@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { createServer as createHttp } from "node:http";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { createLogger, createServer } from "../src/index.ts";
 import { POOL, startTestServer, temporaryFolder, until } from "./startTestServer.ts";
 import { TestWorker } from "./testWorker.ts";
@@ -12,6 +12,9 @@ const SERVE = new URL("serveUntilKilled.ts", import.meta.url).pathname;
 /** A real server process on the folder; resolves when it listens and holds one pool. */
 async function serveInChild(dataDir: string) {
   const child = spawn(process.execPath, [SERVE, dataDir], { stdio: ["ignore", "pipe", "inherit"] });
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
   let text = "";
   for await (const chunk of child.stdout) {
     text += String(chunk);

@@ -3,9 +3,13 @@ import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Writable } from "node:stream";
-import { onTestFinished } from "vitest";
+import type { Worker } from "@sandpool/worker";
+import { onTestFinished, vi } from "vitest";
 import { createLogger, createServer, type RunningServer, type ServerOptions } from "../src/index.ts";
 import { TestWorker } from "./testWorker.ts";
+
+// Real servers and processes on a machine that may be busy; no test asserts a time.
+vi.setConfig({ testTimeout: 60_000 });
 
 export interface Reply {
   status: number;
@@ -84,8 +88,9 @@ export class TestServer {
 /** The least a create request needs. */
 export const POOL = { archive: "a".repeat(64), entry: "env.py", n: 4 };
 
-type TestOptions = Partial<ServerOptions> & {
-  worker?: TestWorker;
+type TestOptions = Partial<Omit<ServerOptions, "worker">> & {
+  /** Instead of the worker in memory. */
+  realWorker?: Worker;
   /** Uses the default place of the credentials file instead of none. */
   ownCredentialsFile?: boolean;
 };
@@ -93,7 +98,8 @@ type TestOptions = Partial<ServerOptions> & {
 /** A server on a free port with a worker in memory; it ends with the test that started it. */
 export async function startTestServer(options: TestOptions = {}): Promise<TestServer> {
   const dataDir = options.dataDir ?? (await temporaryFolder());
-  const worker = options.worker ?? new TestWorker();
+  const { realWorker, ...settings } = options;
+  const worker = new TestWorker();
   const logLines: string[] = [];
   const destination = new Writable({
     write(chunk, _encoding, done) {
@@ -103,7 +109,14 @@ export async function startTestServer(options: TestOptions = {}): Promise<TestSe
   });
   const logger = createLogger({ level: "trace", destination });
   const file = options.ownCredentialsFile ? {} : { credentialsFile: null };
-  const running = await createServer({ listen: "127.0.0.1:0", logger, ...file, ...options, dataDir, worker });
+  const running = await createServer({
+    listen: "127.0.0.1:0",
+    logger,
+    ...file,
+    ...settings,
+    dataDir,
+    worker: realWorker ?? worker,
+  });
   onTestFinished(() => running.close());
   return new TestServer(running, worker, dataDir, logLines);
 }
