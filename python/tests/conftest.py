@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,37 +29,38 @@ def replay(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReplayServer]:
 
 
 @pytest.fixture(scope="session")
-def _running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A `sandpool up` of its own: url, key, and the folder of its credentials file."""
     program = _REPOSITORY / "bin" / "sandpool"
-    if not program.exists():
-        if os.environ.get("SANDPOOL_REQUIRE_SERVER"):
-            pytest.fail(f"{program} does not exist, and SANDPOOL_REQUIRE_SERVER is set")
-        pytest.skip("bin/sandpool does not exist")
     home = tmp_path_factory.mktemp("server")
     environ = {**os.environ, "XDG_CONFIG_HOME": str(home / "config"), "XDG_DATA_HOME": str(home / "share")}
     environ.pop("SANDPOOL_URL", None)
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [program, "up", "--listen", "127.0.0.1:0", "--data", home / "data"], env=environ, stdout=subprocess.PIPE, stderr=log
-        )
-    assert process.stdout is not None
-    url = None
-    for line in process.stdout:
-        found = re.search(rb"https?://[\w.\[\]:-]+", line)
-        if found:
-            url = found[0].decode()
-            break
-    assert url, (home / "log").read_text()
-    yield {"url": url, "config": str(home / "config"), "log": str(home / "log")}
+    log = home / "log"
+    with log.open("wb") as output:
+        command = [program, "up", "--listen", "127.0.0.1:0", "--data", home / "data"]
+        process = subprocess.Popen(command, env=environ, stdout=output, stderr=output)
+    url = _wait_for_url(process, log)
+    key = json.loads((home / "config/sandpool/credentials.json").read_text())["key"]
+    yield {"url": url, "key": key, "config": str(home / "config"), "log": str(log)}
     process.terminate()
     process.wait(60)
-    process.stdout.close()
+
+
+def _wait_for_url(process: subprocess.Popen[bytes], log: Path) -> str:
+    until = time.monotonic() + 30
+    while time.monotonic() < until and process.poll() is None:
+        found = re.search(r"ready at (https?://[\w.\[\]:-]+)", log.read_text())
+        if found:
+            return found[1]
+        time.sleep(0.05)
+    process.kill()
+    pytest.fail(f"sandpool up did not become ready: {log.read_text()}")
 
 
 @pytest.fixture
-def server(_running_server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def server(running_server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A running `sandpool up`, found through its credentials file."""
     monkeypatch.delenv("SANDPOOL_URL", raising=False)
     monkeypatch.delenv("SANDPOOL_API_KEY", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", _running_server["config"])
-    return _running_server
+    monkeypatch.setenv("XDG_CONFIG_HOME", running_server["config"])
+    return running_server

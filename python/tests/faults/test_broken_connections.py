@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from sandpool import RLPool, Sandpool, SandpoolError
+from sandpool import RLPool
 
 
 class BreakingProxy:
@@ -24,51 +24,56 @@ class BreakingProxy:
         self.target, self.armed, self.cuts = target, 0, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.threads = [threading.Thread(target=self.accept)]
+        self.threads[0].start()
+
+    def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        for thread in self.threads:
+            thread.join(10)
+        self.listener.close()
 
     def accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self.listener.accept()
-                upstream = socket.create_connection(self.target)
-                threading.Thread(target=self.requests, args=(client, upstream), daemon=True).start()
-                threading.Thread(target=self.replies, args=(client, upstream), daemon=True).start()
+                self.threads.append(threading.Thread(target=self.forward, args=(client,)))
+                self.threads[-1].start()
 
-    def requests(self, client: socket.socket, upstream: socket.socket) -> None:
+    def forward(self, client: socket.socket) -> None:
         own, theirs = self.url.removeprefix("http://").encode(), f"{self.target[0]}:{self.target[1]}".encode()
-        with contextlib.suppress(OSError):
-            while data := client.recv(65536):
-                upstream.sendall(data.replace(own, theirs))
-            upstream.shutdown(socket.SHUT_WR)
-
-    def replies(self, client: socket.socket, upstream: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := upstream.recv(65536):
-                if self.armed > 0:
-                    self.armed -= 1
-                    self.cuts += 1
-                    break
-                client.sendall(data)
-        client.close()
-        upstream.close()
+        with client, socket.create_connection(self.target) as upstream, contextlib.suppress(OSError):
+            while True:
+                for ready in select.select([client, upstream], [], [])[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        return
+                    if ready is client:
+                        upstream.sendall(data.replace(own, theirs))
+                    elif self.armed > 0:
+                        self.armed -= 1
+                        self.cuts += 1
+                        return
+                    else:
+                        client.sendall(data)
 
 
 @pytest.fixture
 def proxy(server: Any) -> Iterator[BreakingProxy]:
-    address = urlsplit(os.environ["SANDPOOL_URL"])
+    address = urlsplit(server["url"])
     assert address.hostname and address.port
     proxy = BreakingProxy((address.hostname, address.port))
     yield proxy
-    proxy.listener.close()
+    proxy.close()
 
 
 def test_a_broken_connection_is_retried_and_steps_once(
-    proxy: BreakingProxy, environment: Callable[[str], Path], server: Any, monkeypatch: pytest.MonkeyPatch
+    proxy: BreakingProxy, environment: Callable[[str], Path], server: dict[str, str]
 ) -> None:
     folder = environment("prints_everywhere")
     with (
         RLPool(folder, 8, seed=3, progress=False) as control,
-        RLPool(folder, 8, seed=3, progress=False, url=proxy.url, api_key=os.environ["SANDPOOL_API_KEY"]) as pool,
+        RLPool(folder, 8, seed=3, progress=False, url=proxy.url, api_key=server["key"]) as pool,
     ):
         for step in range(6):
             if step in (2, 4):

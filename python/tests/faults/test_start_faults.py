@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import pytest
 
 from sandpool import EnvironmentFailedError, RLPool
 
-from .cases import START_FAULTS, Case
-from .conftest import Marker
+from faults.cases import START_FAULTS, Case
+from faults.conftest import Marker
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::sandpool.SandpoolWarning")
 
 
 @pytest.mark.parametrize("case", START_FAULTS, ids=lambda case: case.program)
@@ -44,7 +48,7 @@ def test_a_program_that_never_reads_is_a_timeout_row(environment: Callable[[str]
 
 
 def test_every_dtype_arrives_as_it_was(environment: Callable[[str], Path], server: Any) -> None:
-    with RLPool(environment("every_dtype"), 8, progress=False) as pool:
+    with RLPool(environment("every_dtype"), 8, python=sys.executable, progress=False) as pool:
         observations, rewards, dones, infos = pool.step([0] * 8)
         for observation in [*pool.initial_obs, *observations]:
             for name in (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ ROWS = 8
 
 
 @pytest.fixture(scope="module")
-def pool(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RLPool]:
+def pool(running_server: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RLPool]:
     folder = tmp_path_factory.mktemp("counter")
     (folder / "env.py").write_text(
         "from sandpool.env import serve\n"
@@ -27,7 +26,7 @@ def pool(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RLPo
         "    return [float(count)], 1.0, False, False, {}\n"
         "serve(reset=lambda seed: [0.0], step=step)\n"
     )
-    with RLPool(folder, ROWS, progress=False) as pool:
+    with RLPool(folder, ROWS, progress=False, url=running_server["url"], api_key=running_server["key"]) as pool:
         yield pool
 
 
@@ -107,7 +106,7 @@ def test_rows_not_selected_are_not_touched(pool: RLPool) -> None:
     ],
     ids=repr,
 )
-def test_a_wrong_option_is_refused(pool: RLPool, options: dict[str, Any], words: list[str], tmp_path: Path) -> None:
+def test_a_wrong_option_is_refused(server: Any, options: dict[str, Any], words: list[str], tmp_path: Path) -> None:
     (tmp_path / "env.py").write_text(
         "from sandpool.env import serve\nserve(reset=lambda seed: 0.0, step=lambda action: (0.0, 0.0, False, False, {}))\n"
     )
@@ -118,7 +117,7 @@ def test_a_wrong_option_is_refused(pool: RLPool, options: dict[str, Any], words:
         assert word in str(caught.value), str(caught.value)
 
 
-def test_an_unknown_option_is_a_type_error(pool: RLPool, tmp_path: Path) -> None:
+def test_an_unknown_option_is_a_type_error(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="n_envs"):
         RLPool(tmp_path, n=8, n_envs=8)  # type: ignore[call-arg]
 
@@ -144,7 +143,7 @@ def test_no_server_names_the_url_and_the_command(environment: Callable[[str], Pa
 
 def test_a_wrong_key_is_unauthorized(server: Any, environment: Callable[[str], Path]) -> None:
     with pytest.raises(SandpoolError) as caught:
-        RLPool(environment("exits_0"), 8, url=os.environ["SANDPOOL_URL"], api_key="wrong", progress=False)
+        RLPool(environment("exits_0"), 8, url=server["url"], api_key="wrong", progress=False)
     assert caught.value.code == "unauthorized"
     assert "wrong" not in str(caught.value).replace("wrong key", "")
 
