@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { findAgent } from "./agent/find.ts";
 import { openArchiveStore } from "./archives/store.ts";
 import { describeCapabilities } from "./capabilities.ts";
-import type { Driver } from "./drivers/driver.ts";
+import type { Driver, DriverName } from "./drivers/driver.ts";
 import { createDriver } from "./drivers/drivers.ts";
 import { reapLeftovers } from "./host/reap.ts";
 import { openLayerStore } from "./layers/store.ts";
@@ -30,10 +30,8 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
   for (const left of reaped.left) options.warn?.(`left by an earlier server: ${left}`);
   const agentPath = options.agentPath ?? findAgent();
   const driverOptions = { dataDir, agentPath, ...(options.warn === undefined ? {} : { warn: options.warn }) };
-  const drivers = new Map<string, Driver>([
-    ["namespace", createDriver("namespace", driverOptions)],
-    ["unisolated", createDriver("unisolated", driverOptions)],
-  ]);
+  const names: DriverName[] = options.allowUnisolated === false ? ["namespace"] : ["namespace", "unisolated"];
+  const drivers = new Map<string, Driver>(names.map((name) => [name, createDriver(name, driverOptions)]));
   const archives = await openArchiveStore(join(dataDir, "archives"), limits.archives);
   const layers = await openLayerStore(join(dataDir, "layers"));
   const privateHosts = options.privateHosts ?? [];

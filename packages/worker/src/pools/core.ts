@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { Layout } from "@sandpool/protocol";
 import type { BatchEncoding } from "../worker.ts";
 import { type BatchOperation, type Column, columnsOf } from "./batches/columns.ts";
@@ -24,6 +25,7 @@ export class PoolCore implements ShardHome {
     this.layout = layout;
     this.seed = seed;
     this.all = selectAll(plan.ranges);
+    setMaxListeners(0, this.abort.signal);
   }
 
   get closing(): AbortSignal {

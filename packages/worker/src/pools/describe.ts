@@ -28,7 +28,7 @@ export function describePool(core: PoolCore, start: DescribedStart, state: PoolD
     start: {
       way: start.way,
       reason: start.reason,
-      timing: { ...start.timing, layer_ms: start.layerMs, total_ms: start.totalMs },
+      timing: roundAll({ ...start.timing, layer_ms: start.layerMs, total_ms: start.totalMs }),
     },
     layout: core.layout,
     features: Array.isArray(hello.features) ? hello.features.map(String) : [],
@@ -56,4 +56,9 @@ export function describePool(core: PoolCore, start: DescribedStart, state: PoolD
     warnings: [...start.warnings],
     next_seq: core.turn.nextSeq,
   };
+}
+
+function roundAll(timing: PoolDescription["start"]["timing"]): PoolDescription["start"]["timing"] {
+  const rounded = Object.entries(timing).map(([name, ms]) => [name, Math.round(ms * 1000) / 1000]);
+  return Object.fromEntries(rounded) as PoolDescription["start"]["timing"];
 }

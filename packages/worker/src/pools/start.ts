@@ -1,3 +1,5 @@
+import { setMaxListeners } from "node:events";
+import { rm } from "node:fs/promises";
 import type { Layout, StartTiming } from "@sandpool/protocol";
 import type { CreateOptions } from "../worker.ts";
 import { PoolCore } from "./core.ts";
@@ -24,6 +26,8 @@ export async function startPool(
 ): Promise<{ core: PoolCore; report: StartReport }> {
   const failing = new AbortController();
   const signal = AbortSignal.any([options.signal, failing.signal]);
+  // One listener for each shard, however many there are.
+  setMaxListeners(0, signal);
   const progress = sumProgress(plan, options.onProgress);
   const start = { generation: 0, seed, episodeOffset: 0, firstReset: plan.request.first_reset };
   const starts = plan.ranges.map((_, index) =>
@@ -45,6 +49,7 @@ export async function startPool(
     return { core: makeCore(plan, layout, seed, running), report: makeReport(started.map((shard) => shard.reply)) };
   } catch (error) {
     await Promise.all(running.map((shard) => shard.sandbox.kill()));
+    if (plan.workspacesFolder !== null) await rm(plan.workspacesFolder, { recursive: true, force: true });
     throw error;
   }
 }

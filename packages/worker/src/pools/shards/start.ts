@@ -95,7 +95,9 @@ async function startSandbox(plan: PoolPlan, options: StartOptions, signal: Abort
 
 /** A driver's error under a code that crosses the API. */
 export function fromDriverError(error: DriverError): SandpoolError {
-  const code = error.code === "driver_unavailable" ? "driver_unavailable" : "internal";
+  // What is wrong in a spec came from the request: a Python that is none, a mount that is not there.
+  const codes = { driver_unavailable: "driver_unavailable", sandbox_spec_invalid: "invalid_request" } as const;
+  const code = error.code in codes ? codes[error.code as keyof typeof codes] : "internal";
   return fail(code, error.message, {
     hint: error.hint,
     details: { ...error.details, driver_code: error.code },
