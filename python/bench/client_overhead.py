@@ -14,7 +14,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from batches import description, reply
-
 from sandpool.pool.actions import read_actions
 from sandpool.pool.observations import make_observations
 from sandpool.pool.replies import column_of, infos_of

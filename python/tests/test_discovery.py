@@ -49,6 +49,13 @@ def test_the_files_key_goes_to_the_same_server_by_argument(tmp_path: Path) -> No
     assert find_server("http://127.0.0.1:4000/").key == "file-key"
 
 
+def test_a_file_without_url_says_that_no_server_runs(tmp_path: Path) -> None:
+    store(tmp_path, json.dumps({"key": "file-key"}))
+    with pytest.raises(NoServerError, match="No server is running") as caught:
+        find_server()
+    assert caught.value.code == "no_server_configured"
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:4001", "https://127.0.0.1:4000", "http://evil.example:4000"])
 def test_the_files_key_goes_nowhere_else(tmp_path: Path, url: str) -> None:
     store(tmp_path, json.dumps({"url": "http://127.0.0.1:4000", "key": "file-key"}))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 from urllib.parse import urlsplit
 
 from sandpool.errors import InvalidValueError, NoServerError
@@ -60,6 +60,12 @@ def find_server(url: str | None = None, api_key: str | None = None) -> ServerAdd
             hint="Start one with `sandpool up`, which writes that file, or set SANDPOOL_URL and SANDPOOL_API_KEY.",
             code="no_server_configured",
         )
+    if stored["url"] is None:
+        raise NoServerError(
+            f"No server is running: no url= was given, SANDPOOL_URL is not set, and the file {path} holds a key but no URL.",
+            code="no_server_configured",
+            hint="Start one with `sandpool up`, which writes its URL there.",
+        )
     return parse_url(stored["url"], api_key or stored["key"], f"the file {path}")
 
 
@@ -96,7 +102,7 @@ def _with_key(url: str, api_key: str | None, source: str, environment_url: str |
     if key is not None and (environment_url is None or _same_origin(environment_url, address)):
         return parse_url(url, key, source)
     stored = _read_credentials(credentials_path())
-    if stored is not None and _same_origin(stored["url"], address):
+    if stored is not None and stored["url"] is not None and _same_origin(stored["url"], address):
         return parse_url(url, stored["key"], source)
     raise NoServerError(
         f"There is no key for the server {address.url} (from {source}): no api_key= was given, SANDPOOL_API_KEY is not set for it, "
@@ -113,7 +119,12 @@ def _same_origin(url: str, address: ServerAddress) -> bool:
         return False
 
 
-def _read_credentials(path: Path) -> Mapping[str, str] | None:
+class _Credentials(TypedDict):
+    url: str | None
+    key: str
+
+
+def _read_credentials(path: Path) -> _Credentials | None:
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -124,10 +135,11 @@ def _read_credentials(path: Path) -> Mapping[str, str] | None:
         stored = json.loads(text)
     except ValueError:
         stored = None
-    if not isinstance(stored, dict) or not isinstance(stored.get("url"), str) or not isinstance(stored.get("key"), str):
+    # The server takes its URL out of the file when it stops and leaves the key.
+    if not isinstance(stored, dict) or not isinstance(stored.get("key"), str) or not isinstance(stored.get("url"), str | None):
         raise NoServerError(
             f'The credentials file {path} does not hold what is expected: a JSON object {{"url": text, "key": text}}.',
             code="bad_credentials_file",
             hint="Remove it and run `sandpool up`, which writes it anew.",
         )
-    return stored
+    return {"url": stored.get("url"), "key": stored["key"]}

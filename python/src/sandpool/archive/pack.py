@@ -17,9 +17,9 @@ from sandpool.archive.collect import Entry, collect_entries, find_entry_program
 from sandpool.errors import InvalidValueError
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression.zstd import ZstdFile
 else:
-    from backports import zstd
+    from backports.zstd import ZstdFile
 
 _IN_MEMORY_BYTES = 32 << 20
 _LEVEL = 3
@@ -44,7 +44,7 @@ def pack_environment(environment: Path) -> Iterator[Archive]:
     entry = find_entry_program(environment)
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as data:
         hashing = _HashingWriter(data)
-        with zstd.ZstdFile(hashing, "w", level=_LEVEL) as compressed, tarfile.open(fileobj=compressed, mode="w|") as tar:
+        with ZstdFile(hashing, "w", level=_LEVEL) as compressed, tarfile.open(fileobj=compressed, mode="w|") as tar:
             for item in collect_entries(environment):
                 _add(tar, item)
         data.seek(0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sandpool.discovery import ServerAddress, find_server, parse_url
-from sandpool.errors import InvalidTypeError, InvalidValueError, PoolClosedError
+from sandpool.errors import InvalidTypeError, InvalidValueError, NotFoundError, PoolClosedError, PoolLostError, SandpoolWarning
 from sandpool.escape import escape_untrusted
 from sandpool.pool.actions import read_actions
 from sandpool.pool.channel import BatchChannel
@@ -121,6 +123,8 @@ class RLPool:
         self._adopt(server, description, Timeouts.of_options(options, n), owned=True, raises=errors == "raise")
         if first_reset:
             self.initial_obs = self._observations.last()
+        for warning in description.get("warnings", []):
+            warnings.warn(escape_untrusted(str(warning)), SandpoolWarning, stacklevel=3)
 
     @classmethod
     @refuse_unknown_options
@@ -288,7 +292,9 @@ class RLPool:
     def close(self) -> None:
         """Close the pool on the server and wait until nothing of it is left. Closing twice is allowed."""
         if self._let_go():
-            self._server.request_json("DELETE", ("pools", self.id), timeout_s=self._timeouts.close_s)
+            # A pool that its lease, the server or another client has ended is as closed as it can be.
+            with contextlib.suppress(NotFoundError, PoolLostError):
+                self._server.request_json("DELETE", ("pools", self.id), timeout_s=self._timeouts.close_s)
             self._server.close()
 
     def detach(self) -> None:
