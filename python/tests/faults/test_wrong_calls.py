@@ -36,7 +36,7 @@ def pool(running_server: dict[str, str], tmp_path_factory: pytest.TempPathFactor
         ([0] * 7, None, ["7", "8"]),
         ([0] * 9, None, ["9", "8"]),
         (np.zeros((9, 2)), None, ["9", "8"]),
-        (0, None, ["8"]),
+        (0, None, ["int", "one action for each row"]),
         ([0, 0], [1, 2, 3], ["2", "3"]),
         ([0, 0], [1, 1], ["1"]),
         ([0], [8], ["8", "7"]),

@@ -16,7 +16,7 @@ export interface SchemaFault {
 export function explainInvalid(faults: readonly SchemaFault[], value: unknown, part = "body"): SandpoolError {
   const told = faults.filter((fault) => fault.keyword !== "boolean" && fault.keyword !== "anyOf");
   const path = deepest(told);
-  const expected = [...new Set(told.filter((fault) => fault.instancePath === path).map(describe))].join(" or ");
+  const expected = alternatives(told.filter((fault) => fault.instancePath === path).map(describe));
   const name = path === "" ? `the ${part}` : path.slice(1).replaceAll("/", ".");
   return new SandpoolError(
     "invalid_request",
@@ -39,8 +39,20 @@ function depthOf(path: string): number {
   return path.split("/").length;
 }
 
+/** `must be "a"` and `must be "b"` become `must be "a" or "b"`. */
+function alternatives(expected: string[]): string {
+  const lead = "must be ";
+  const [first, ...others] = [...new Set(expected)];
+  if (first === undefined) return "";
+  return [
+    first,
+    ...others.map((one) => (first.startsWith(lead) && one.startsWith(lead) ? one.slice(lead.length) : one)),
+  ].join(" or ");
+}
+
 function describe(fault: SchemaFault): string {
   const message = fault.message ?? "out of form";
+  if (fault.keyword === "const") return `must be ${show((fault.params as { allowedValue: unknown }).allowedValue)}`;
   if (fault.keyword !== "additionalProperties") return message;
   return `must not have ${(fault.params as { additionalProperties: string[] }).additionalProperties.map(show).join(", ")}`;
 }

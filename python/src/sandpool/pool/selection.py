@@ -49,13 +49,17 @@ def select_rows(where: object, n: int) -> Selection:
     except ValueError as error:
         raise InvalidValueError(f"where= is {where!r:.100}, which is neither a mask nor a list of indices.") from error
     if array.ndim != 1:
-        raise InvalidValueError(f"where= has shape {array.shape}; expected a bool mask of shape ({n},) or a list of row indices.")
+        raise InvalidValueError(
+            f"where= is {where!r:.100}, of shape {array.shape}; expected a bool mask of shape ({n},) or a list of row indices."
+        )
     if array.dtype == np.bool_:
         return _from_mask(array, n)
     if array.size == 0:
         return Selection(np.empty(0, np.int64), None, 0)
     if array.dtype.kind not in "iu":
-        raise InvalidTypeError(f"where= has dtype {array.dtype}; expected bool (a mask of shape ({n},)) or integers (row indices).")
+        raise InvalidTypeError(
+            f"where= is {where!r:.100}, of dtype {array.dtype}; expected bool (a mask of shape ({n},)) or integers (row indices)."
+        )
     return _from_indices(array, n)
 
 
