@@ -14,10 +14,10 @@ const COLUMNS_LIMIT_BYTES: usize = 1 << 30;
 impl Shard {
     /// Fixes the layout and moves the first observations into it.
     pub(crate) fn fix_layout(&mut self, sequence: u32, request: &FixLayout) -> Result<(), RequestError> {
-        if self.last_seq > 0 {
+        if self.layout.is_some() || self.last_seq > 0 {
             return Err(RequestError::new(
                 "conflict",
-                "received layout after a batch, expected it before the first one",
+                "received a second layout, expected one, before the first batch",
             ));
         }
         let layout = Layout::from_json(&request.layout).map_err(|fault| RequestError::invalid(fault.to_string()))?;
