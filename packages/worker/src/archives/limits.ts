@@ -9,6 +9,8 @@ export interface ArchiveLimits {
   /** Unpacked bytes for each packed byte, counted once `ratioFreeBytes` are unpacked. */
   ratio: number;
   ratioFreeBytes: number;
+  /** Free disk space below which no upload is taken. */
+  freeDiskBytes: number;
 }
 
 const MiB = 1024 * 1024;
@@ -21,4 +23,5 @@ export const defaultArchiveLimits: ArchiveLimits = {
   pathBytes: 1024,
   ratio: 200,
   ratioFreeBytes: 64 * MiB,
+  freeDiskBytes: 1024 * MiB,
 };

@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
-import { access, chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { access, chmod, mkdir, readFile, rename, rm, statfs, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { formatSize } from "@sandpool/protocol";
 import { fail } from "../fail.ts";
 import type { ArchiveStore } from "../worker.ts";
 import { extractArchive } from "./extract.ts";
@@ -36,6 +37,7 @@ export async function openArchiveStore(folder: string, limits: ArchiveLimits): P
 
   const put = async (owner: string, sha256: string, body: NodeJS.ReadableStream): Promise<Summary> => {
     if (!isHash(sha256)) throw notAHash(sha256);
+    await checkFreeDisk(incoming, limits.freeDiskBytes);
     const work = join(incoming, randomUUID());
     await mkdir(join(work, "published", "tree"), { recursive: true });
     for (const path of ["published", "published/tree"]) await chmod(join(work, path), 0o755);
@@ -45,6 +47,8 @@ export async function openArchiveStore(folder: string, limits: ArchiveLimits): P
       await mkdir(join(owners, ownerFolder(owner)), { recursive: true, mode: 0o700 });
       await writeFile(markOf(owner, sha256), "");
       return summary;
+    } catch (error) {
+      throw (error as NodeJS.ErrnoException).code === "ENOSPC" ? diskFull(0, limits.freeDiskBytes, error) : error;
     } finally {
       await rm(work, { recursive: true, force: true });
     }
@@ -59,6 +63,20 @@ export async function openArchiveStore(folder: string, limits: ArchiveLimits): P
   };
 
   return { has, put, tree };
+}
+
+async function checkFreeDisk(folder: string, neededBytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(folder);
+  if (bavail * bsize < neededBytes) throw diskFull(bavail * bsize, neededBytes);
+}
+
+function diskFull(freeBytes: number, neededBytes: number, cause?: unknown): Error {
+  const message = `The server's disk has ${formatSize(freeBytes)} free; uploads need at least ${formatSize(neededBytes)}.`;
+  return fail("disk_full", message, {
+    hint: "Free space in the server's data folder, or move it to a larger disk.",
+    details: { free_bytes: freeBytes, needed_bytes: neededBytes },
+    cause,
+  });
 }
 
 async function unpackUpload(

@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { PoolCore } from "./core.ts";
 import { closeDeadlineMs } from "./plan.ts";
 import type { Shard } from "./shards/shard.ts";
+import type { RunningShard } from "./shards/start.ts";
 
 /** Beyond the environments' own close deadline, for the agent to kill what is left. */
 const graceMs = 1500;
@@ -22,7 +23,11 @@ export async function closePool(core: PoolCore): Promise<void> {
 async function closeShard(shard: Shard, isPolite: boolean): Promise<void> {
   await shard.restarting;
   const { running } = shard;
-  if (running === null) return;
+  if (running !== null) await endShard(running, isPolite);
+  await shard.dying;
+}
+
+async function endShard(running: RunningShard, isPolite: boolean): Promise<void> {
   if (isPolite) {
     const given = new AbortController();
     const closed = running.agent.ask({ op: "close" }).then(

@@ -88,6 +88,12 @@ test("an upload over the limit is refused while it runs", async () => {
   expect(await leftovers()).toEqual([]);
 });
 
+test("an upload is refused while the disk has less free space than the mark", async () => {
+  store = await open({ freeDiskBytes: Number.MAX_SAFE_INTEGER });
+  await expect(putEntries(store, owner, [{ name: "env.py" }])).rejects.toMatchObject({ code: "disk_full" });
+  expect(await leftovers()).toEqual([]);
+});
+
 const crafted: [string, TarEntry[], RegExp][] = [
   ["a path with ..", [{ name: "a/../../evil" }], /the part "\.\."/],
   ["an absolute path", [{ name: "/etc/evil" }], /absolute/],

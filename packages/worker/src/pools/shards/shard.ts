@@ -36,6 +36,8 @@ export class Shard {
   hopelessAtMs = 0;
   /** Resolves when a restart has come to an end, either way; null when none runs. */
   restarting: Promise<void> | null = null;
+  /** Resolves when the sandbox that runs, or ran last, has ended and was cleared away. */
+  dying: Promise<void> = Promise.resolve();
   /** The death of the sandbox that ran last. */
   #death: Promise<ShardFailure> | null = null;
   #killedAs: ShardFailure | null = null;
@@ -57,7 +59,7 @@ export class Shard {
     this.#killedAs = null;
     this.#death = null;
     this.#adoptedAtMs = performance.now();
-    void running.agent.ended.then(() => this.#died(running));
+    this.dying = running.agent.ended.then(() => this.#died(running));
   }
 
   /** Why the sandbox ended; for those whose reply went missing with it. */
@@ -87,16 +89,16 @@ export class Shard {
   }
 
   async #died(running: RunningShard): Promise<void> {
-    if (this.running !== running) return;
     this.running = null;
     this.hopelessAtMs = 0;
-    if (this.home.closing.aborted) return;
-    this.failure = await this.death(running);
+    // While the pool closes nobody asks why; what `kill` cannot clear away `close` reports.
+    const failure = this.home.closing.aborted ? null : await this.death(running);
+    this.failure = failure;
     await running.sandbox.kill().catch(() => {});
-    if (this.home.closing.aborted) return;
+    if (failure === null || this.home.closing.aborted) return;
     this.#shortLives = performance.now() - this.#adoptedAtMs < shortLifeMs ? this.#shortLives + 1 : 0;
     if (this.#shortLives < mostShortLives) void this.restart();
-    else this.#giveUp(this.failure);
+    else this.#giveUp(failure);
   }
 
   #giveUp(failure: ShardFailure): void {
