@@ -136,9 +136,7 @@ fn field(field: &Field, scanner: &mut Scanner<'_>, raw: &[u8], out: &mut Vec<u8>
 #[cold]
 fn unshaped(field: &Field, received: &[u8], fault: &Fault) -> Fault {
     let (shape, dtype, received) = (&field.shape, field.dtype.code(), excerpt(received));
-    Fault::new(format!(
-        "an observation that does not fit: received '{received}', expected shape {shape:?} of {dtype} ({fault})"
-    ))
+    Fault::new(format!("{fault}; received '{received}', expected shape {shape:?} of {dtype}"))
 }
 
 fn typed(field: &Field, array: &Array<'_>, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
@@ -222,5 +220,5 @@ pub fn tagged_float(scanner: &mut Scanner<'_>) -> Result<f64, Fault> {
 #[cold]
 fn misfit(scanner: &Scanner<'_>, expected: &str) -> Fault {
     let rest = &scanner.text[scanner.at.min(scanner.text.len())..];
-    Fault::new(format!("at '{}' expected {expected}", excerpt(rest)))
+    Fault::new(format!("an observation that does not fit: at '{}' expected {expected}", excerpt(rest)))
 }
