@@ -19,7 +19,7 @@ from sandpool.pool.observations import make_observations
 from sandpool.pool.replies import column_of, infos_of
 from sandpool.pool.requests import step_request
 from sandpool.pool.selection import select_rows
-from sandpool.wire.message import decode_message
+from sandpool.wire.message import MessageReader
 
 _REPEATS = 2_000
 _CASES = [(1, (4,), "<f4"), (8, (4,), "<f4"), (1000, (4,), "<f4"), (64, (84, 84, 4), "|u1")]
@@ -31,6 +31,7 @@ def main() -> None:
         layout = {"kind": "array", "fields": [{"dtype": dtype, "shape": list(shape)}], "tree": {"field": 0}}
         observations = make_observations(description(n, layout)["layout"], n)
         data = reply(1, np.zeros((n, *shape), dtype), [0.0] * n)
+        reader = MessageReader()
         actions = np.zeros(n, np.int64)
         space = {"type": "Discrete", "n": 2, "start": 0, "dtype": "<i8"}
 
@@ -43,7 +44,7 @@ def main() -> None:
 
         started = time.perf_counter()
         for _ in range(_REPEATS):
-            message = decode_message(np.frombuffer(bytearray(data), np.uint8))
+            message = reader.read(np.frombuffer(bytearray(data), np.uint8))
             infos_of(message, n)
             observations.merge(message.fields, None, [])
             for name, kind in (("rewards", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):

@@ -45,9 +45,7 @@ def test_a_step_returns_fresh_arrays_that_no_later_call_changes(replayed: Replay
     np.testing.assert_array_equal(pool.initial_obs, [[0, 1], [2, 3], [4, 5]])
     ones, twos = np.ones((3, 2), "<f4"), np.full((3, 2), 2, "<f4")
     replayed.on_step(
-        batch(
-            1, ones, [1.0, 0.5, float("nan")], [True, False, False], [False, True, False], {"2": {"sandpool_warning": "nonfinite_reward"}}
-        ),
+        batch(1, ones, [1.0, 0.5, float("nan")], [True, False, False], [False, True, False], {"2": {"a": 1}}),
         batch(2, twos, [0.0] * 3),
     )
     result = pool.step([1, 0, 1])

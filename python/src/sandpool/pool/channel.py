@@ -22,7 +22,7 @@ from sandpool.transport.chunks import BrokenConnectionError
 from sandpool.transport.connection import Bytes, Connection, Reply
 from sandpool.transport.server import no_server
 from sandpool.values.decode import decode_json
-from sandpool.wire.message import CONTENT_TYPE, Message, decode_message
+from sandpool.wire.message import CONTENT_TYPE, Message, MessageReader
 
 _PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)
 _LONGEST_PAUSE_S = 1.0
@@ -57,6 +57,7 @@ class BatchChannel:
         self._next = next_sequence
         self._unsettled: _Request | None = None
         self._lock = threading.Lock()
+        self._reader = MessageReader()
         self._prefix = f"{address.path}/v1/pools/{pool_id}/"
         self._headers = f" HTTP/1.1\r\nHost: {address.authority}\r\nAuthorization: Bearer {address.key}\r\nAccept: {CONTENT_TYPE}\r\n"
         self._heads: dict[tuple[str, str], bytes] = {}
@@ -171,7 +172,7 @@ class BatchChannel:
     def _read(self, reply: Reply) -> Message:
         if reply.content_type != CONTENT_TYPE:
             raise ReplyError(f"The server answered a batch with {reply.content_type!r}; expected {CONTENT_TYPE}.")
-        return decode_message(reply.body)
+        return self._reader.read(reply.body)
 
 
 def _error_of(reply: Reply) -> SandpoolError:
