@@ -58,7 +58,10 @@ function sendReset(shard: Shard, delivery: Delivery, onResult: OnResult): void {
 
 /** A reset of a shard that is down waits for its restart; a hard one starts it again even when that was given up. */
 function resetDown(shard: Shard, delivery: Delivery, hard: boolean, limitMs: number, onResult: OnResult): void {
-  const restarting = shard.restarting ?? (hard || shard.failure?.kind !== "lost" ? shard.restart() : Promise.resolve());
+  // A sandbox that is still being cleared away starts the restart itself when it is done.
+  const restarting = shard.dying.then(
+    () => shard.restarting ?? (hard && shard.running === null ? shard.restart() : undefined),
+  );
   const timer = setTimeout(() => settle(), limitMs);
   let isSettled = false;
   const settle = (): void => {
