@@ -1,9 +1,11 @@
 #!/usr/bin/env node
 import { run } from "./run.ts";
 
-// A reader such as `head` that closes the pipe ends the command quietly.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  process.exit(error.code === "EPIPE" ? 0 : 1);
-});
+// A reader such as `head` may close the pipe early. That ends nothing by force: a server still has pools to close.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") process.exit(1);
+  });
+}
 
 process.exitCode = await run(process.argv.slice(2));

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { InvalidArgumentError } from "commander";
 
 /** A parser for whole numbers from `low` to `high`, for commander. */
@@ -7,4 +8,10 @@ export function wholeNumber(low: number, high: number): (text: string) => number
     if (value >= low && value <= high) return value;
     throw new InvalidArgumentError(`Expected a whole number from ${low} to ${high}.`);
   };
+}
+
+/** A parser for folders: absolute, so that messages name them whatever the working directory. */
+export function folder(text: string): string {
+  if (text !== "") return resolve(text);
+  throw new InvalidArgumentError("Expected the path of a folder.");
 }

@@ -1,15 +1,15 @@
-import { VERSION } from "@sandpool/protocol";
 import { Command, Option } from "commander";
-import { doctor } from "./commands/doctor.ts";
-import { down } from "./commands/down.ts";
-import { type EnvCheckOptions, envCheck } from "./commands/envCheck.ts";
-import { createKey, listKeys, revokeKey } from "./commands/keys.ts";
-import { closePool, listPools, poolLogs, poolStatus } from "./commands/pool.ts";
-import { type UpOptions, up } from "./commands/up.ts";
-import { wholeNumber } from "./options.ts";
+import type { EnvCheckOptions } from "./commands/envCheck.ts";
+import type { UpOptions } from "./commands/up.ts";
+import { folder, wholeNumber } from "./options.ts";
 import { EXIT } from "./output/failure.ts";
 import { Output } from "./output/output.ts";
 import { defaultDataFolder } from "./server/paths.ts";
+import { VERSION } from "./version.ts";
+
+// Each command is loaded when it runs, so that help, errors and small commands start at once.
+const keyCommands = () => import("./commands/keys.ts");
+const poolCommands = () => import("./commands/pool.ts");
 
 /** Receives the exit code of the command that ran. */
 export type Finish = (code: number) => void;
@@ -30,7 +30,7 @@ export function buildProgram(finish: Finish): Command {
 function addServerCommands(program: Command, finish: Finish): void {
   leaf(program, "up", "start the server and its worker; stays in the foreground")
     .option("--listen <host:port>", "address to listen on; port 0 picks a free one", "127.0.0.1:7070")
-    .option("--data <dir>", "folder of the store, archives and locks", defaultDataFolder())
+    .option("--data <dir>", "folder of the store, archives and locks", folder, defaultDataFolder())
     .option("--insecure", "allow plain HTTP beyond this machine", false)
     .option("--tls-cert <file>", "certificate (PEM)")
     .option("--tls-key <file>", "private key (PEM)")
@@ -39,12 +39,16 @@ function addServerCommands(program: Command, finish: Finish): void {
     .addOption(
       new Option("--log-level <level>", "log to standard error").choices(["debug", "info", "warn", "error", "silent"]),
     )
-    .action(run(finish, (output, options: UpOptions) => up(output, options)));
+    .action(run(finish, async (output, options: UpOptions) => (await import("./commands/up.ts")).up(output, options)));
   leaf(program, "down", "stop the server of a data folder, closing its pools")
-    .option("--data <dir>", "folder given to up", defaultDataFolder())
-    .action(run(finish, (output, options: { data: string }) => down(output, options)));
+    .option("--data <dir>", "folder given to up", folder, defaultDataFolder())
+    .action(
+      run(finish, async (output, options: { data: string }) =>
+        (await import("./commands/down.ts")).down(output, options),
+      ),
+    );
   leaf(program, "doctor", "say what this host can run and what it lacks").action(
-    run(finish, (output) => doctor(output)),
+    run(finish, async (output) => (await import("./commands/doctor.ts")).doctor(output)),
   );
   leaf(program, "version", "print the version").action(
     run(finish, async (output) => {
@@ -59,30 +63,36 @@ function addKeyCommands(keys: Command, finish: Finish): void {
   leaf(keys, "create <name>", "make a key; it is printed once")
     .option("--owner <owner>", "account the key belongs to (administrator's keys only)")
     .action((name: string, options: Flags & { owner?: string }) =>
-      perform(finish, options, (output) =>
-        createKey(output, name, options.owner === undefined ? {} : { owner: options.owner }),
+      perform(finish, options, async (output) =>
+        (await keyCommands()).createKey(output, name, options.owner === undefined ? {} : { owner: options.owner }),
       ),
     );
-  leaf(keys, "list", "list keys, without their text").action(run(finish, (output) => listKeys(output)));
+  leaf(keys, "list", "list keys, without their text").action(
+    run(finish, async (output) => (await keyCommands()).listKeys(output)),
+  );
   leaf(keys, "revoke <id>", "revoke a key at once").action((id: string, options: Flags) =>
-    perform(finish, options, (output) => revokeKey(output, id)),
+    perform(finish, options, async (output) => (await keyCommands()).revokeKey(output, id)),
   );
 }
 
 function addPoolCommands(pool: Command, finish: Finish): void {
-  leaf(pool, "list", "list living pools").action(run(finish, (output) => listPools(output)));
+  leaf(pool, "list", "list living pools").action(
+    run(finish, async (output) => (await poolCommands()).listPools(output)),
+  );
   leaf(pool, "status <pool>", "show a pool by id or name, with its rows")
     .option("--memory", "sample the memory of every environment", false)
     .action((id: string, options: Flags & { memory: boolean }) =>
-      perform(finish, options, (output) => poolStatus(output, id, { memory: options.memory })),
+      perform(finish, options, async (output) =>
+        (await poolCommands()).poolStatus(output, id, { memory: options.memory }),
+      ),
     );
   leaf(pool, "logs <pool>", "show the last 64 KiB of a row's standard error")
     .option("--row <index>", "which environment", wholeNumber(0, 99_999), 0)
     .action((id: string, options: Flags & { row: number }) =>
-      perform(finish, options, (output) => poolLogs(output, id, { row: options.row })),
+      perform(finish, options, async (output) => (await poolCommands()).poolLogs(output, id, { row: options.row })),
     );
   leaf(pool, "close <pool>", "close a pool").action((id: string, options: Flags) =>
-    perform(finish, options, (output) => closePool(output, id)),
+    perform(finish, options, async (output) => (await poolCommands()).closePool(output, id)),
   );
 }
 
@@ -100,7 +110,9 @@ function addEnvCommands(env: Command, finish: Finish): void {
     .option("--python <path>", "Python interpreter of the environments")
     .option("--isolation <driver>", "driver of the pool")
     .action((dir: string, options: Flags & EnvCheckOptions) =>
-      perform(finish, options, (output) => envCheck(output, dir, options)),
+      perform(finish, options, async (output) =>
+        (await import("./commands/envCheck.ts")).envCheck(output, dir, options),
+      ),
     );
 }
 

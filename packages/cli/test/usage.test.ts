@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { rmSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { afterAll, describe, expect, test } from "vitest";
 import { makeHome } from "../../sdk/test/support/server.ts";
 import { sandpool, sandpoolInTerminal } from "./support/command.ts";
@@ -69,6 +71,16 @@ describe("without a server", { timeout: 30_000 }, () => {
     expect(ended.stderr).toMatch(/listen_refused/);
     expect(ended.stderr).toMatch(/--insecure/);
   });
+});
+
+test("an address in use is named, with what to do", { timeout: 30_000 }, async () => {
+  const holder = createServer().listen(0, "127.0.0.1");
+  await once(holder, "listening");
+  const { port } = holder.address() as AddressInfo;
+  const refused = await sandpool(variables, "up", "--listen", `127.0.0.1:${port}`);
+  holder.close();
+  expect(refused.code).toBe(1);
+  expect(refused.stderr).toMatch(new RegExp(`EADDRINUSE.*127\\.0\\.0\\.1:${port}.*\\n {2}do: .*another --listen`));
 });
 
 describe("colours", { timeout: 30_000 }, () => {

@@ -1,11 +1,11 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { VERSION } from "@sandpool/protocol";
 import { credentialsPath } from "sandpool";
 import { EXIT, UsageError } from "../output/failure.ts";
 import { type Output, safe } from "../output/output.ts";
 import { type RunningServer, startServer } from "../server/start.ts";
 import { untilStopped } from "../server/untilStopped.ts";
+import { VERSION } from "../version.ts";
 
 export interface UpOptions {
   listen: string;

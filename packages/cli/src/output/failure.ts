@@ -27,6 +27,12 @@ export class CommandFailure extends Error {
   }
 }
 
+const SYSTEM_HINTS: Readonly<Record<string, string>> = {
+  EADDRINUSE: `Another program listens there: give another --listen, or stop it ("sandpool down" if it is a server of this folder).`,
+  EADDRNOTAVAIL: "This machine has no such address; give one of its own to --listen.",
+  ENOENT: "Check the path; nothing is there.",
+};
+
 interface Described {
   code: string;
   message: string;
@@ -52,7 +58,7 @@ function describe(error: unknown): Described {
     return {
       code: error.code ?? "system",
       message: error.message,
-      hint: "Check the path and its permissions.",
+      hint: SYSTEM_HINTS[error.code ?? ""] ?? "Check the path and its permissions.",
       details: {},
     };
   }

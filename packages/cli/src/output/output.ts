@@ -1,6 +1,6 @@
 import Table from "cli-table3";
 import pc from "picocolors";
-import { escapeControl } from "sandpool";
+import { escapeControl } from "sandpool/escape";
 
 type Colors = ReturnType<typeof pc.createColors>;
 

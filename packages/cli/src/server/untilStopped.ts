@@ -1,11 +1,11 @@
 import type { Output } from "../output/output.ts";
 
-export type StopCause = "SIGINT" | "SIGTERM";
+export type StopCause = "SIGINT" | "SIGTERM" | "SIGHUP";
 
 const FORCED_EXIT_CODE = 130;
 
 /**
- * Resolves at the first SIGINT or SIGTERM. A second one ends the process at once: the agents see their channel close and kill
+ * Resolves at the first SIGINT, SIGTERM or SIGHUP (a closed terminal). A second one ends the process at once: the agents see their channel close and kill
  * everything, and the next start removes what is left on disk.
  */
 export function untilStopped(output: Output): Promise<StopCause> {
@@ -19,7 +19,6 @@ export function untilStopped(output: Output): Promise<StopCause> {
       asked = true;
       resolve(signal);
     };
-    process.on("SIGINT", () => stop("SIGINT"));
-    process.on("SIGTERM", () => stop("SIGTERM"));
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => stop(signal));
   });
 }

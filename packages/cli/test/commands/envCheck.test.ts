@@ -1,8 +1,18 @@
+import { spawn } from "node:child_process";
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Sandpool } from "sandpool";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { makeHome, REPOSITORY, startServer, type TestServer } from "../../../sdk/test/support/server.ts";
+import {
+  COMMAND,
+  ended,
+  firstLine,
+  makeHome,
+  REPOSITORY,
+  startServer,
+  type TestServer,
+} from "../../../sdk/test/support/server.ts";
 import type { CheckReport } from "../../src/check/findings.ts";
 import { sandpool, sandpoolInTerminal } from "../support/command.ts";
 
@@ -112,6 +122,22 @@ describe("env check", { timeout: 60_000 }, () => {
     const ended = await sandpool(server.variables, "env", "check", COUNTER, "--actions", actions);
     expect(ended).toMatchObject({ code: 2, stdout: "" });
     expect(ended.stderr).toMatch(/wrong\.jsonl, line 2 is not one JSON value/);
+  });
+
+  test("stopped by Ctrl-C closes its pool and says so", async () => {
+    const client = new Sandpool({ url: server.url, apiKey: server.key });
+    const args = ["env", "check", environment("sound"), "--steps", "1000000", "--json"];
+    const child = spawn(COMMAND, args, { env: server.variables, stdio: ["ignore", "pipe", "ignore"] });
+    const output = firstLine(child).then(() => text);
+    let text = "";
+    child.stdout?.on("data", (chunk: string) => {
+      text += chunk;
+    });
+    await expect.poll(async () => (await client.listPools()).length, { timeout: 30_000 }).toBe(1);
+    expect(await ended(child, () => child.kill("SIGINT"))).toBe(1);
+    await output;
+    expect(JSON.parse(text)).toMatchObject({ error: { code: "interrupted" } });
+    expect(await client.listPools()).toEqual([]);
   });
 
   test("leaves no pool behind", async () => {
