@@ -8,6 +8,7 @@ mod descriptors;
 mod identity;
 mod kill;
 mod launch;
+mod leftovers;
 mod limits;
 mod memory;
 mod processes;

@@ -20,9 +20,9 @@ impl Leader {
 pub(super) struct Process {
     pub(super) pid: i32,
     parent: i32,
-    group: i32,
-    session: i32,
-    ended: bool,
+    pub(super) group: i32,
+    pub(super) session: i32,
+    pub(super) ended: bool,
     started: u64,
     ticks: u64,
 }

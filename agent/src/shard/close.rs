@@ -63,13 +63,32 @@ impl Shard {
         for local in 0..self.rows.len() {
             self.discard_process(local);
         }
+        let some_left = self.await_ends();
         for row in &self.rows {
             // Whatever cannot be ended now ends with this process, which is process 1 of its namespace.
-            let _ = self.isolation.kill_everything(&row.identity);
+            if some_left {
+                let _ = self.isolation.kill_everything(&row.identity);
+            }
             let _ = self.isolation.remove_workspace(&row.identity);
         }
         self.starts.clean.clear();
         self.starts.dirty.clear();
         self.earliest_us = crate::rows::row::NEVER;
+    }
+
+    /// Gives what was just killed a moment to be gone; true if something may be left.
+    fn await_ends(&mut self) -> bool {
+        const LOOKS: u32 = 20;
+        for _ in 0..LOOKS {
+            if !self.isolation.may_have_processes() {
+                return false;
+            }
+            if self.settings.isolated {
+                return true;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            self.collect_exits();
+        }
+        true
     }
 }
