@@ -9,6 +9,9 @@ use crate::values::rewrite::{Arrays, rewrite};
 use crate::values::scan::scan_value;
 use serde::Deserialize;
 
+/// A hello becomes part of a frame's head.
+const HELLO_LIMIT_BYTES: usize = 4 << 20;
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Hello {
@@ -24,6 +27,10 @@ impl Shard {
         let Some(process) = &self.rows[local].process else {
             return;
         };
+        if line.len() > HELLO_LIMIT_BYTES {
+            let fault = Fault::new(format!("{} bytes, more than {HELLO_LIMIT_BYTES}", line.len()));
+            return self.bad_hello(local, &fault, line);
+        }
         let forked = self.starts.by_fork;
         let undecided = process.pipes.is_some();
         let scanned = reply::scan(line);
