@@ -32,6 +32,11 @@ function addServerCommands(program: Command, finish: Finish): void {
     .option("--listen <host:port>", "address to listen on; port 0 picks a free one", "127.0.0.1:7070")
     .option("--data <dir>", "folder of the store, archives and locks", folder, defaultDataFolder())
     .option("--insecure", "allow plain HTTP beyond this machine", false)
+    .option(
+      "--allow-unisolated",
+      'let clients ask for isolation="unisolated": their code runs as this user (default: only where the host is not Linux)',
+      process.platform !== "linux",
+    )
     .option("--tls-cert <file>", "certificate (PEM)")
     .option("--tls-key <file>", "private key (PEM)")
     .option("--allow-host <host...>", "further name[:port] that clients reach the server by, such as a proxy's", [])

@@ -1,4 +1,5 @@
 import type { AddressInfo } from "node:net";
+import type { Worker } from "@sandpool/worker";
 import { chooseLocalKey } from "./credentials/chooseLocalKey.ts";
 import { type Discovery, openDiscovery } from "./credentials/discovery.ts";
 import { type App, buildApp } from "./http/app.ts";
@@ -42,15 +43,20 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
   const address = parseListen(options.listen ?? DEFAULT_LISTEN);
   requireSafeListen(address, options.tls !== undefined, options.insecure === true);
   const lock = lockDataFolder(options.dataDir);
+  let worker: Worker | undefined;
   try {
-    return await startWith(options, address, lock);
+    worker = typeof options.worker === "function" ? await options.worker() : options.worker;
+    return await startWith({ ...options, worker }, address, lock);
   } catch (error) {
+    if (typeof options.worker === "function") await worker?.close();
     lock.release();
     throw error;
   }
 }
 
-async function startWith(options: ServerOptions, address: ListenAddress, lock: DataFolderLock): Promise<RunningServer> {
+type ReadyOptions = ServerOptions & { worker: Worker };
+
+async function startWith(options: ReadyOptions, address: ListenAddress, lock: DataFolderLock): Promise<RunningServer> {
   const store = await openStore(options.dataDir);
   let parts: Parts | undefined;
   try {
@@ -78,7 +84,7 @@ interface Parts {
   startClosing(): void;
 }
 
-async function assemble(options: ServerOptions, store: Store): Promise<Parts> {
+async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
   const { worker, logger } = options;
   const metrics = new Metrics(() => catalog.countLive());
   const journal = new OperationJournal(store, logger, (kind, result) => metrics.operation(kind, result));
@@ -129,7 +135,7 @@ async function listen(options: ServerOptions, address: ListenAddress, { app, set
   return `${schemeOf(options)}://${name}:${port}`;
 }
 
-async function stop(options: ServerOptions, store: Store, lock: DataFolderLock, parts: Parts, url: string) {
+async function stop(options: ReadyOptions, store: Store, lock: DataFolderLock, parts: Parts, url: string) {
   parts.startClosing();
   try {
     await parts.creator.abortAll();

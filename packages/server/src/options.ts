@@ -3,7 +3,8 @@ import type { Logger } from "pino";
 
 /** What `createServer` needs. */
 export interface ServerOptions {
-  worker: Worker;
+  /** A function is called once the data folder is locked: a worker cleans up after a dead server, so it must never start beside a living one. */
+  worker: Worker | (() => Promise<Worker>);
   /** Folder of the store and the lock; made with mode 0700 if missing. */
   dataDir: string;
   /** `host:port`, `[address]:port` or a port alone; port 0 picks a free one. Default `127.0.0.1:7070`. */

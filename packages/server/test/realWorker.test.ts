@@ -66,7 +66,7 @@ async function uploadCounter(server: TestServer): Promise<string> {
 async function startRealServer(): Promise<TestServer> {
   const dataDir = await temporaryFolder();
   await chmod(dataDir, 0o711);
-  return startTestServer({ dataDir, realWorker: await createWorker({ dataDir }) });
+  return startTestServer({ dataDir, realWorker: await createWorker({ dataDir, allowUnisolated: true }) });
 }
 
 const isolations = process.geteuid?.() === 0 ? ["unisolated", "namespace"] : ["unisolated"];

@@ -30,7 +30,7 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
   for (const left of reaped.left) options.warn?.(`left by an earlier server: ${left}`);
   const agentPath = options.agentPath ?? findAgent();
   const driverOptions = { dataDir, agentPath, ...(options.warn === undefined ? {} : { warn: options.warn }) };
-  const names: DriverName[] = options.allowUnisolated === false ? ["namespace"] : ["namespace", "unisolated"];
+  const names: DriverName[] = options.allowUnisolated ? ["namespace", "unisolated"] : ["namespace"];
   const drivers = new Map<string, Driver>(names.map((name) => [name, createDriver(name, driverOptions)]));
   const archives = await openArchiveStore(join(dataDir, "archives"), limits.archives);
   const layers = await openLayerStore(join(dataDir, "layers"));
@@ -40,6 +40,9 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
     archives,
     pools,
     capabilities: () => describeCapabilities(dataDir, agentPath, limits),
-    close: () => pools.closeAll(),
+    close: async () => {
+      await pools.closeAll();
+      for (const driver of drivers.values()) await driver.close?.();
+    },
   };
 }

@@ -10,10 +10,9 @@ export interface WorkerOptions {
   /** Hosts of package indexes and package files that may have private addresses: a mirror in the operator's own network. */
   privateHosts?: readonly string[];
   /**
-   * Whether a client may name the driver that isolates nothing; default true. Whoever may, runs code as this process's user: a server with
-   * keys of several people says false.
+   * Whether a client may name the driver that isolates nothing; default false. Whoever may, runs code as this process's user.
    */
-  allowUnisolated?: boolean;
+  allowUnisolated?: boolean | undefined;
   /** Warnings worth one line in the server's log. */
   warn?: (message: string) => void;
 }

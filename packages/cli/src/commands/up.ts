@@ -11,6 +11,7 @@ export interface UpOptions {
   listen: string;
   data: string;
   insecure: boolean;
+  allowUnisolated: boolean;
   tlsCert?: string;
   tlsKey?: string;
   logLevel?: string;
@@ -34,6 +35,7 @@ export async function up(output: Output, options: UpOptions): Promise<number> {
     tls,
     logger,
     privateHosts: options.privateHost,
+    allowUnisolated: options.allowUnisolated,
     allowedHosts: options.allowHost,
   });
   announce(output, server, options.data, firstStart);

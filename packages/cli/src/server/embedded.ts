@@ -16,7 +16,13 @@ export async function startEmbedded(): Promise<EmbeddedServer> {
   try {
     const { createLogger } = await import("@sandpool/server");
     const logger = createLogger({ level: "silent" });
-    const options = { dataDir: join(folder, "data"), listen: "127.0.0.1:0", insecure: false, tls: null };
+    const options = {
+      dataDir: join(folder, "data"),
+      listen: "127.0.0.1:0",
+      insecure: false,
+      tls: null,
+      allowUnisolated: true,
+    };
     const server = await startServer({ ...options, logger, credentialsFile: null });
     const stop = async (): Promise<void> => {
       await server.stop();

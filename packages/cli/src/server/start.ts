@@ -1,6 +1,4 @@
 import type { ServerOptions } from "@sandpool/server";
-import { CommandFailure } from "../output/failure.ts";
-import { findHolder } from "./holder.ts";
 
 export interface StartOptions {
   dataDir: string;
@@ -11,6 +9,8 @@ export interface StartOptions {
   credentialsFile?: null;
   /** Package indexes with private addresses that dependency builds may reach. */
   privateHosts?: readonly string[];
+  /** Whether clients may name the driver that isolates nothing and so run code as this user. */
+  allowUnisolated: boolean;
   /** Further names for the Host header. */
   allowedHosts?: readonly string[];
   logger: ServerOptions["logger"];
@@ -29,35 +29,12 @@ export async function startServer(options: StartOptions): Promise<RunningServer>
     import("@sandpool/server"),
     import("@sandpool/worker"),
   ]);
-  const { dataDir, listen, insecure, tls, logger, credentialsFile, privateHosts = [], allowedHosts = [] } = options;
-  refuseHeldFolder(dataDir);
-  const worker = await createWorker({ dataDir, privateHosts, warn: (message) => logger.warn(message) });
-  try {
-    const place = credentialsFile === undefined ? {} : { credentialsFile };
-    const server = await createServer({
-      worker,
-      dataDir,
-      listen,
-      insecure,
-      allowedHosts,
-      logger,
-      ...(tls && { tls }),
-      ...place,
-    });
-    return { url: server.url, key: server.key, stop: () => server.close() };
-  } catch (error) {
-    await worker.close();
-    throw error;
-  }
-}
-
-/** The worker cleans up what an ended server left, so it must never start beside a living one; the server's own lock comes later. */
-function refuseHeldFolder(dataDir: string): void {
-  const pid = findHolder(dataDir);
-  if (pid === null) return;
-  throw new CommandFailure(
-    "data_folder_locked",
-    `The data folder ${dataDir} is in use by the server of process ${pid}; expected a folder of its own for each server.`,
-    `Use that server, stop it with "sandpool down --data ${dataDir}", or give another --data DIR.`,
-  );
+  const { privateHosts = [], allowUnisolated, tls, ...rest } = options;
+  const { dataDir, logger } = options;
+  const server = await createServer({
+    ...rest,
+    ...(tls && { tls }),
+    worker: () => createWorker({ dataDir, privateHosts, allowUnisolated, warn: (message) => logger.warn(message) }),
+  });
+  return { url: server.url, key: server.key, stop: () => server.close() };
 }

@@ -66,7 +66,10 @@ async function findDriver(context: CreateContext, name: string): Promise<{ drive
       "driver_unavailable",
       `isolation: received ${JSON.stringify(name)}; this server has ${[...context.drivers.keys()].join(", ")}.`,
       {
-        hint: 'Use isolation="namespace".',
+        hint:
+          name === "unisolated"
+            ? 'It protects nothing, so the operator must allow it: "sandpool up --allow-unisolated".'
+            : 'Use isolation="namespace".',
         details: { received: name, available: [...context.drivers.keys()] },
       },
     );
