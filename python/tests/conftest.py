@@ -29,6 +29,14 @@ def replay(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReplayServer]:
     server.close()
 
 
+@pytest.fixture(autouse=True)
+def _interrupts_are_delivered() -> Iterator[None]:
+    """A shell starts background programs with SIGINT ignored, which Python keeps."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="session")
 def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A `sandpool up` of its own: url, key, and the folder of its credentials file."""
