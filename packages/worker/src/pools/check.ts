@@ -70,7 +70,7 @@ export async function checkEntry(tree: string, entry: string): Promise<void> {
 }
 
 function chooseShards(request: CreatePoolRequest, limits: WorkerLimits): number {
-  if (request.shards === "auto") return Math.min(cpus().length, request.n, limits.shardsMax);
+  if (request.shards === "auto") return autoShards(request.n, limits);
   if (request.shards > request.n || request.shards > limits.shardsMax) {
     throw invalid(
       `shards: received ${request.shards}; at most ${Math.min(request.n, limits.shardsMax)} are possible for ${request.n} rows`,
@@ -78,6 +78,13 @@ function chooseShards(request: CreatePoolRequest, limits: WorkerLimits): number 
     );
   }
   return request.shards;
+}
+
+/** Rows that one agent serves before a second one pays: below, waking another process costs more than its core gives (bench topic `steps`). */
+const rowsWorthAShard = 32;
+
+function autoShards(rows: number, limits: WorkerLimits): number {
+  return Math.min(cpus().length, Math.max(1, Math.floor(rows / rowsWorthAShard)), limits.shardsMax);
 }
 
 function checkPacking(request: CreatePoolRequest, warnings: string[]): void {

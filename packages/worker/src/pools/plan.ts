@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import type { CreatePoolRequest } from "@sandpool/protocol";
 import type { Driver, DriverProbe, SandboxMount, SandboxSpec } from "../drivers/driver.ts";
 import type { WorkerLimits } from "./limits.ts";
@@ -80,7 +81,7 @@ export function startHead(plan: PoolPlan, options: StartHeadOptions): Record<str
     environ: plan.environ,
     isolated: options.isolated,
     way: request.start,
-    spawn_parallel: 2,
+    spawn_parallel: Math.max(1, Math.ceil(availableParallelism() / plan.ranges.length)),
     base_uid: baseUid,
     template_uid: templateUid,
     workspace_bytes: plan.workspaceBytes,
