@@ -39,6 +39,9 @@ export const PoolDescription = Type.Object({
   endpoint: Type.Optional(
     Type.Object({
       url: Type.String(),
+      socket: Type.Optional(
+        Type.String({ description: "unix socket with the same routes, for clients on the server's host" }),
+      ),
       token: Type.Optional(Type.String()),
       expires_at: Type.Optional(Type.String()),
     }),

@@ -7,6 +7,7 @@ import { Gate } from "./http/gate.ts";
 import { AllowedHosts } from "./http/hosts.ts";
 import { InFlight } from "./http/inFlight.ts";
 import { DEFAULT_LISTEN, type ListenAddress, parseListen, requireSafeListen } from "./http/listenAddress.ts";
+import { type LocalSocket, openLocalSocket } from "./http/localSocket.ts";
 import { loadKeyring } from "./keys/loadKeyring.ts";
 import { KeyManager } from "./keys/manageKeys.ts";
 import { Metrics } from "./metrics.ts";
@@ -63,11 +64,13 @@ async function startWith(options: ReadyOptions, address: ListenAddress, lock: Da
     const ready = await assemble(options, store);
     parts = ready;
     const url = await listen(options, address, ready);
+    if (options.tls === undefined) await ready.openLocalSocket();
     await ready.discovery.publish({ url, key: ready.key });
     options.logger.info({ url, dataDir: options.dataDir }, "listening");
     return { url, key: ready.key, close: once(() => stop(options, store, lock, ready, url)) };
   } catch (error) {
     await parts?.app.close();
+    await parts?.closeLocal();
     await store.destroy();
     throw error;
   }
@@ -82,6 +85,8 @@ interface Parts {
   inFlight: InFlight;
   setHosts(hosts: AllowedHosts): void;
   startClosing(): void;
+  openLocalSocket(): Promise<void>;
+  closeLocal(): Promise<void>;
 }
 
 async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
@@ -99,7 +104,9 @@ async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
   const creator = new PoolCreator(worker, catalog, journal, records);
   let hosts = new AllowedHosts("http", 0, []);
   let closing = false;
+  let local: LocalSocket | null = null;
   const inFlight = new InFlight();
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const app = await buildApp(
     {
       worker,
@@ -109,9 +116,10 @@ async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
       creator,
       journal,
       gate: new Gate(keyring, () => hosts),
-      limits: { ...DEFAULT_LIMITS, ...options.limits },
+      limits,
       metrics,
       scheme: schemeOf(options),
+      socketPath: () => local?.path ?? null,
       inFlight,
       isClosing: () => closing,
     },
@@ -123,7 +131,22 @@ async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
   const startClosing = () => {
     closing = true;
   };
-  return { app, key, discovery, catalog, creator, inFlight, setHosts, startClosing };
+  const openLocal = async () => {
+    local = await openLocalSocket(app.server, options.dataDir, limits.maxConnections);
+  };
+  const closeLocal = async () => local?.close();
+  return {
+    app,
+    key,
+    discovery,
+    catalog,
+    creator,
+    inFlight,
+    setHosts,
+    startClosing,
+    openLocalSocket: openLocal,
+    closeLocal,
+  };
 }
 
 async function listen(options: ServerOptions, address: ListenAddress, { app, setHosts }: Parts): Promise<string> {
@@ -145,6 +168,7 @@ async function stop(options: ReadyOptions, store: Store, lock: DataFolderLock, p
     await parts.inFlight.drained(LAST_ANSWERS_MS);
   } finally {
     await parts.app.close();
+    await parts.closeLocal();
     await store.destroy();
     lock.release();
     options.logger.info({ url }, "stopped");

@@ -99,6 +99,7 @@ def proxy(server: dict[str, str]) -> Iterator[CuttingProxy]:
 def test_a_cut_connection_never_steps_twice(pool: RLPool, proxy: CuttingProxy, moment: str) -> None:
     key = pool._server.address.key
     pool._channel._connection._address = sandpool.discovery.parse_url(f"http://127.0.0.1:{proxy.port}", key, "the test")
+    pool._channel._connection._local_socket = None
     pool._channel._connection.close()
     for number in range(1, 7):
         if number % 2 == 0:

@@ -1,5 +1,6 @@
 import { type PoolDescription, type PoolReply, SandpoolError } from "@sandpool/protocol";
 import type { Pool, Worker } from "@sandpool/worker";
+import type { PoolEndpoint } from "../http/endpoint.ts";
 import type { Store } from "../store/openStore.ts";
 import { now } from "../store/operations.ts";
 import type { PoolRow } from "../store/tables.ts";
@@ -110,8 +111,8 @@ export class PoolCatalog {
 }
 
 /** What clients get: the worker's description, and where to send the batches. */
-export function withEndpoint(description: PoolDescription, url: string): PoolReply {
-  return { ...description, endpoint: { url } };
+export function withEndpoint(description: PoolDescription, endpoint: PoolEndpoint): PoolReply {
+  return { ...description, endpoint };
 }
 
 function knownFrom(row: PoolRow): KnownPool {

@@ -1,5 +1,6 @@
 import type { Worker } from "@sandpool/worker";
 import type { App } from "../http/app.ts";
+import type { EndpointContext } from "../http/endpoint.ts";
 import type { RequestContext } from "../http/serveRequests.ts";
 import type { KeyManager } from "../keys/manageKeys.ts";
 import type { PoolCreator } from "../pools/createPool.ts";
@@ -11,12 +12,11 @@ import { addKeyRoutes } from "./keys.ts";
 import { addMetaRoutes } from "./meta.ts";
 import { addPoolRoutes } from "./pools.ts";
 
-export interface RouteContext extends RequestContext {
+export interface RouteContext extends RequestContext, EndpointContext {
   worker: Worker;
   creator: PoolCreator;
   keys: KeyManager;
   journal: OperationJournal;
-  scheme: "http" | "https";
 }
 
 /** Every route of version 1. */

@@ -3,6 +3,7 @@ import { type CreateEvent, CreatePoolInput, fillCreateDefaults, PoolReply } from
 import type { Pool } from "@sandpool/worker";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { App } from "../http/app.ts";
+import { endpointOf } from "../http/endpoint.ts";
 import { callerOf } from "../http/gate.ts";
 import { toSandpoolError } from "../http/sendError.ts";
 import { withEndpoint } from "../pools/catalog.ts";
@@ -72,10 +73,5 @@ async function streamCreation(
 }
 
 function describe(context: RouteContext, pool: Pool, request: IncomingMessage): PoolReply {
-  return withEndpoint(pool.describe(), addressOf(request, context.scheme));
-}
-
-/** The server's address as the caller reached it; its Host header has passed the exact list. */
-export function addressOf(request: IncomingMessage, scheme: "http" | "https"): string {
-  return `${scheme}://${request.headers.host}`;
+  return withEndpoint(pool.describe(), endpointOf(request, context));
 }

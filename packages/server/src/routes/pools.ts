@@ -1,20 +1,20 @@
 import { ClosedPool, Lease, PoolList, PoolReply, SandpoolError } from "@sandpool/protocol";
 import { Type } from "typebox";
 import type { App } from "../http/app.ts";
+import { endpointOf } from "../http/endpoint.ts";
 import { callerOf } from "../http/gate.ts";
 import { withEndpoint } from "../pools/catalog.ts";
 import type { RouteContext } from "./addRoutes.ts";
-import { addressOf } from "./createPool.ts";
 
 const Params = Type.Object({ id: Type.String({ maxLength: 64 }) });
 const Memory = Type.Object({ memory: Type.Optional(Type.Boolean()) });
 const Row = Type.Object({ row: Type.Integer({ minimum: 0 }) });
 
 export function addPoolRoutes(app: App, context: RouteContext): void {
-  const { worker, catalog, creator, scheme } = context;
+  const { worker, catalog, creator } = context;
   app.get("/v1/pools", { schema: { response: { 200: PoolList } } }, async (request) => {
     const pools = worker.pools.list(callerOf(request.raw).owner);
-    return { pools: pools.map((pool) => withEndpoint(pool.describe(), addressOf(request.raw, scheme))) };
+    return { pools: pools.map((pool) => withEndpoint(pool.describe(), endpointOf(request.raw, context))) };
   });
   app.get(
     "/v1/pools/:id",
@@ -22,7 +22,7 @@ export function addPoolRoutes(app: App, context: RouteContext): void {
     async (request) => {
       const pool = catalog.find(callerOf(request.raw).owner, request.params.id);
       const status = await pool.status({ memory: request.query.memory ?? false });
-      return { ...withEndpoint(pool.describe(), addressOf(request.raw, scheme)), ...status };
+      return { ...withEndpoint(pool.describe(), endpointOf(request.raw, context)), ...status };
     },
   );
   app.delete("/v1/pools/:id", { schema: { params: Params, response: { 200: ClosedPool } } }, async (request) => {

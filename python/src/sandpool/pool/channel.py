@@ -51,9 +51,9 @@ class BatchChannel:
     before the next one is sent.
     """
 
-    def __init__(self, address: ServerAddress, pool_id: str, next_sequence: int) -> None:
+    def __init__(self, address: ServerAddress, pool_id: str, next_sequence: int, local_socket: str | None = None) -> None:
         self._address = address
-        self._connection = Connection(address)
+        self._connection = Connection(address, local_socket)
         self._next = next_sequence
         self._unsettled: _Request | None = None
         self._lock = threading.Lock()

@@ -30,6 +30,7 @@ from sandpool.pool.result import CallResult, RowErrors, StepResult
 from sandpool.pool.selection import Selection, select_rows
 from sandpool.pool.timeouts import Timeouts
 from sandpool.pool.timing import Timing
+from sandpool.transport.local_socket import local_socket
 from sandpool.transport.server import Server
 from sandpool.values.encode import encode_json
 from sandpool.wire.message import CONTENT_TYPE, Message, decode_message
@@ -148,7 +149,8 @@ class RLPool:
         self._timeouts = timeouts
         self._reporter = Reporter(raises=raises)
         self._observations = make_observations(description["layout"], self.n)
-        self._channel = BatchChannel(_step_address(server.address, description), self.id, description["next_seq"])
+        address = _step_address(server.address, description)
+        self._channel = BatchChannel(address, self.id, description["next_seq"], local_socket(server.address, description))
         self._lease = Lease(server, self.id, float(description["lease"]["seconds"]))
         self._finalizer = weakref.finalize(self, self._lease.abandon, owned)
         try:

@@ -17,6 +17,7 @@ from urllib3.exceptions import HTTPError
 from sandpool.discovery import ServerAddress
 from sandpool.errors import ReplyError
 from sandpool.transport.chunks import LIMIT_BYTES, BrokenConnectionError, ByteArray, read_chunked, read_to_end
+from sandpool.transport.local_socket import connect_locally
 from sandpool.transport.reply_head import ReplyHead, parse_reply_head
 
 Bytes: TypeAlias = "bytes | bytearray | memoryview"
@@ -37,8 +38,9 @@ class Reply(NamedTuple):
 class Connection:
     """Sends one request at a time; opens itself again when it was closed. Not for use by two threads at once."""
 
-    def __init__(self, address: ServerAddress) -> None:
+    def __init__(self, address: ServerAddress, local_socket: str | None = None) -> None:
         self._address = address
+        self._local_socket = local_socket
         self._buffer = bytearray(_BUFFER_BYTES)
         self._socket: socket.socket | None = None
         self._process_id = os.getpid()
@@ -87,6 +89,10 @@ class Connection:
         # After a fork the parent's socket is only let go of in the child, never used.
         self.close()
         self._process_id = os.getpid()
+        self._socket = connect_locally(self._local_socket) or self._connect()
+        return self._socket
+
+    def _connect(self) -> socket.socket:
         kind = HTTPSConnection if self._address.scheme == "https" else HTTPConnection
         connection = kind(self._address.host, self._address.port, timeout=_CONNECT_TIMEOUT_S)
         try:
@@ -95,7 +101,6 @@ class Connection:
             raise ConnectionError(str(error)) from error
         opened: socket.socket = connection.sock
         _probe_silent_peer(opened)
-        self._socket = opened
         return opened
 
     def _send(self, connected: socket.socket, head: bytes, body: list[Bytes]) -> bool:
