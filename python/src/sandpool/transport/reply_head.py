@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sandpool.errors import ReplyError
 
@@ -18,6 +19,7 @@ class ReplyHead:
     closes: bool
 
 
+@lru_cache(maxsize=64)  # A pool's replies have the same head for as long as they have the same length.
 def parse_reply_head(head: bytes) -> ReplyHead:
     """Parse the bytes before the empty line; raises ReplyError for what is not HTTP/1."""
     status_line, _, rest = head.partition(b"\r\n")
