@@ -28,7 +28,17 @@ def running_server() -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="sandpool-bench-") as folder:
         variables = {**os.environ, "XDG_CONFIG_HOME": f"{folder}/config"}
         process = subprocess.Popen(
-            [ROOT / "bin" / "sandpool", "up", "--listen", "127.0.0.1:0", "--data", f"{folder}/data", "--allow-unisolated", "--log-level", "error"],
+            [
+                ROOT / "bin" / "sandpool",
+                "up",
+                "--listen",
+                "127.0.0.1:0",
+                "--data",
+                f"{folder}/data",
+                "--allow-unisolated",
+                "--log-level",
+                "error",
+            ],
             env=variables,
             stdout=subprocess.PIPE,
             text=True,

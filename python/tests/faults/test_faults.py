@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sandpool import RLPool, RowsFailedError
-
 from faults.cases import RESET_FAULTS, STEP_FAULTS, Case
 from faults.conftest import Marker
+from sandpool import RLPool, RowsFailedError
 
 ROWS, FAULTY, FAULT, FAULT_STEP, STEPS = 8, 3, 99, 2, 6
 
@@ -124,12 +123,13 @@ def test_warnings_come_once_for_each_kind(environment: Environment, server: Any)
             pool.reset()
     messages = [str(one.message) for one in caught]
     assert len(messages) == 1
-    assert "exception" in messages[0] and "on purpose" in messages[0]
+    assert "exception" in messages[0]
+    assert "on purpose" in messages[0]
 
 
 def test_errors_raise_raises_the_first_failure(environment: Environment, server: Any) -> None:
     with (
         RLPool(environment("raises_in_step"), ROWS, errors="raise", progress=False) as pool,
-        pytest.raises(RowsFailedError, match="environment 3.*on purpose"),
+        pytest.raises(RowsFailedError, match=r"environment 3.*on purpose"),
     ):
         pool.step([FAULT if row == FAULTY else 0 for row in range(ROWS)])

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sandpool import EnvironmentFailedError, RLPool
-
 from faults.cases import START_FAULTS, Case
 from faults.conftest import Marker
-
+from sandpool import EnvironmentFailedError, RLPool
 
 pytestmark = pytest.mark.filterwarnings("ignore::sandpool.SandpoolWarning")
 
@@ -75,5 +73,7 @@ def test_every_dtype_arrives_as_it_was(environment: Callable[[str], Path], serve
             assert observation["empty"].shape == (0, 4)
             np.testing.assert_array_equal(observation["big_endian"], [0, 1, 2])
             np.testing.assert_array_equal(observation["transposed"], np.arange(6).reshape(2, 3).T)
-        assert rewards.dtype == np.float64 and (rewards == 0.5).all() and not dones.any()
+        assert rewards.dtype == np.float64
+        assert (rewards == 0.5).all()
+        assert not dones.any()
         assert all(info["value"] == 3 for info in infos)

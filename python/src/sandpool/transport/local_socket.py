@@ -16,7 +16,7 @@ _CONNECT_TIMEOUT_S = 1.0
 
 
 def local_socket(address: ServerAddress, description: Mapping[str, Any]) -> str | None:
-    """Path of the socket in a pool's endpoint, if the server itself is reached over plain HTTP on loopback and the socket is ours or root's.
+    """Path of the socket in a pool's endpoint, if the server itself is reached over plain HTTP on loopback and it is ours or root's.
 
     A proxy on the way is never passed by: behind one the endpoint's URL is another than ours. And the socket's name is new at each
     start of a server, so a server behind a forwarded port never names a socket of this host.

@@ -1,4 +1,5 @@
 import numpy as np
+
 from sandpool.env import serve
 
 DTYPES = [

@@ -1,8 +1,10 @@
+from pathlib import Path
+
 from walk import run
 
 
 def fault(observe):
-    with open("/workspace/full", "wb") as file:
+    with Path("/workspace/full").open("wb") as file:
         while True:
             file.write(bytes(1 << 20))
 
