@@ -89,6 +89,8 @@ def parse_url(url: str, key: str, source: str) -> ServerAddress:
             f"The server's URL {url!r}, from {source}, cannot be used; expected http:// or https://, a host, perhaps a port and a path.",
             hint="Give the key as api_key= or SANDPOOL_API_KEY, not in the URL.",
         )
+    if not isinstance(key, str):
+        raise InvalidValueError(f"The API key is of type {type(key).__name__}; expected text.")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise InvalidValueError("The API key has characters that no key has; expected printable ASCII without spaces.")
     return ServerAddress(parts.scheme, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], parts.path.rstrip("/"), key, source)

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,6 +203,21 @@ def test_a_fault_at_creation_names_the_row_and_leaves_nothing(write_environment:
     assert "\x1b" not in str(caught.value)
     with pytest.raises(sandpool.NotFoundError):
         RLPool.attach("faulty")
+
+
+def test_numbers_of_numpy_are_numbers_in_every_option(counter: Path, server: dict[str, str]) -> None:
+    options: dict[str, Any] = {
+        "seed": np.int64(3), "shards": np.uint8(1), "memory": np.int64(2**28), "step_timeout": np.float32(3), "in_flight": np.int16(1),
+    }  # fmt: skip
+    with RLPool(counter, np.int32(2), progress=False, **options) as pool:
+        assert pool.initial_obs[:, 0].tolist() == [derived(3, 0, 0), derived(3, 1, 0)]
+        assert pool.description["limits"]["memory_bytes"] == 2**28
+
+
+@pytest.mark.parametrize("arguments", [{"pool_id": 5}, {"pool_id": ""}, {"pool_id": "x", "errors": "ignore"}, {"pool_id": "x", "n": 2}])
+def test_attach_refuses_what_it_cannot_use(server: dict[str, str], arguments: dict[str, Any]) -> None:
+    with pytest.raises((sandpool.InvalidTypeError, sandpool.InvalidValueError)):
+        RLPool.attach(**arguments)
 
 
 def test_a_wrong_key_is_refused(counter: Path, server: dict[str, str]) -> None:

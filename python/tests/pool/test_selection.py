@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sandpool import InvalidTypeError, InvalidValueError
+from sandpool import InvalidValueError
 from sandpool.pool.selection import select_rows
 
 
@@ -29,19 +29,21 @@ def test_masks_and_indices_select_rows_in_index_order(where: object, rows: list 
 
 
 @pytest.mark.parametrize(
-    ("where", "error", "message"),
+    ("where", "message"),
     [
-        ([True], InvalidValueError, "mask of 1 rows; the pool has 4"),
-        ([0, 4], InvalidValueError, "row index 4; expected 0..3"),
-        ([-1], InvalidValueError, "row index -1"),
-        ([2, 1, 2], InvalidValueError, "index 2 twice"),
-        ([[0]], InvalidValueError, r"shape \(1, 1\)"),
-        (2, InvalidValueError, r"shape \(\)"),
-        ([0.0], InvalidTypeError, "float64"),
-        (["a"], InvalidTypeError, "dtype"),
-        ([[0], [1, 2]], InvalidValueError, "neither a mask nor"),
+        ([True], "mask of 1 rows; the pool has 4"),
+        ([0, 4], "row index 4; expected 0..3"),
+        ([-1], "row index -1"),
+        ([2, 1, 2], "index 2 twice"),
+        ([[0]], r"shape \(1, 1\)"),
+        (2, r"shape \(\)"),
+        ([0.0], "float64"),
+        (["a"], "dtype"),
+        ([[0], [1, 2]], "neither a mask nor"),
+        ([True, 2], "bools and integers mixed"),
+        ((1, np.False_), "bools and integers mixed"),
     ],
 )
-def test_everything_else_is_refused(where: object, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_everything_else_is_refused(where: object, message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
         select_rows(where, 4)

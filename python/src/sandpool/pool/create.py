@@ -7,6 +7,7 @@ from typing import IO, Any
 
 from sandpool.archive.pack import Archive, pack_environment
 from sandpool.errors import ConnectionLostError, error_from_reply
+from sandpool.pool.options import plain_options
 from sandpool.pool.progress import ProgressDisplay
 from sandpool.transport.server import Server
 from sandpool.values.encode import encode_json
@@ -19,7 +20,7 @@ _CLIENT_SIDE = ("errors", "progress", "url", "api_key")
 
 def create_pool(server: Server, environment: Path, n: int, options: dict[str, Any]) -> dict[str, Any]:
     """Make a pool and return its description; `options` are RLPool's, already checked."""
-    wire_options = {name: value for name, value in options.items() if name not in _CLIENT_SIDE}
+    wire_options = plain_options({name: value for name, value in options.items() if name not in _CLIENT_SIDE})
     with ProgressDisplay(options["progress"]) as display, pack_environment(environment) as archive:
         # Encoded before the upload, so that what cannot be sent is refused before anything is.
         request = _encode_request(archive, n, wire_options)

@@ -23,6 +23,11 @@ class Lease:
         self._process_id = os.getpid()
         threading.Thread(target=self._renew, name=f"sandpool-lease-{pool_id}", daemon=True).start()
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked process, to which the object came with its parent's memory."""
+        return self._process_id != os.getpid()
+
     def end(self) -> None:
         """Stop renewing."""
         self._ended.set()
@@ -32,7 +37,7 @@ class Lease:
 
         A forked child inherits the object, not the pool: there nothing is closed.
         """
-        if self._ended.is_set() or self._process_id != os.getpid():
+        if self._ended.is_set() or self.inherited:
             return
         self._ended.set()
         if close_pool:

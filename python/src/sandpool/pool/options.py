@@ -8,7 +8,7 @@ import inspect
 import math
 import numbers
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from sandpool.errors import InvalidTypeError, InvalidValueError, NotSupportedError
@@ -33,12 +33,13 @@ _LARGEST_SEED = 2**53 - 1
 
 def refuse_unknown_options(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function so that a misspelt keyword argument is an InvalidTypeError that names the likely one."""
-    known = [name for name, parameter in inspect.signature(function).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    parameters = inspect.signature(function).parameters
+    known = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
-            if name not in known and name not in ("env_dir", "n", "pool_id"):
+            if name not in parameters:
                 close = difflib.get_close_matches(name, known, n=1)
                 raise InvalidTypeError(
                     f"There is no option {name!r}; expected one of {', '.join(known)}.",
@@ -52,16 +53,14 @@ def refuse_unknown_options(function: Callable[P, R]) -> Callable[P, R]:
 def check_options(n: object, options: dict[str, Any]) -> None:
     """Check the options of RLPool by themselves; raises the first fault as InvalidTypeError, InvalidValueError or NotSupportedError."""
     check_count("n", n)
-    for name, choices in _CHOICES.items():
-        if not any(options[name] is choice or (isinstance(choice, str) and options[name] == choice) for choice in choices):
-            raise InvalidValueError(f"{name}={options[name]!r:.80} was given; expected {' or '.join(map(repr, choices))}.")
+    for name in _CHOICES:
+        check_choice(name, options[name])
     for name in _SECONDS:
         check_seconds(name, options[name])
     for name in ("memory", "workspace"):
         _check_size(name, options[name])
     for name in ("isolation", "python", "image"):
-        if not isinstance(options[name], str) or not options[name]:
-            raise InvalidTypeError(f"{name}={options[name]!r:.80} was given; expected text.")
+        check_name(name, options[name])
     if options["name"] is not None and (not isinstance(options["name"], str) or not options["name"]):
         raise InvalidTypeError(f"name={options['name']!r:.80} was given; expected text or None.")
     if options["shards"] != "auto":
@@ -72,6 +71,24 @@ def check_options(n: object, options: dict[str, Any]) -> None:
     _check_variables(options["env"])
     check_per_row("config", options["config"], int(n))  # type: ignore[call-overload]
     _refuse_packing(options["envs_per_process"])
+
+
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with numpy's numbers as Python's, for the wire knows only those."""
+    return {name: _plain(value) for name, value in options.items()}
+
+
+def check_choice(name: str, value: object) -> None:
+    """Check an option that has a few values."""
+    choices = _CHOICES[name]
+    if not any(value is choice or (isinstance(choice, str) and isinstance(value, str) and value == choice) for choice in choices):
+        raise InvalidValueError(f"{name}={value!r:.80} was given; expected {' or '.join(map(repr, choices))}.")
+
+
+def check_name(name: str, value: object) -> None:
+    """Check text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise InvalidTypeError(f"{name}={value!r:.80} was given; expected text.")
 
 
 def check_count(name: str, value: object) -> None:
@@ -122,12 +139,20 @@ def check_per_row(name: str, value: object, n: int) -> None:
 
 
 def _check_size(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
+    if isinstance(value, bool) or not isinstance(value, (numbers.Integral, str)):
         raise InvalidTypeError(f"{name}={value!r:.80} was given; expected bytes or text such as '2GiB'.")
-    if isinstance(value, int):
+    if isinstance(value, numbers.Integral):
         check_count(name, value)
     elif _SIZE.fullmatch(value) is None:
         raise InvalidValueError(f"{name}={value!r:.80} was given; expected text such as '512MiB' or '2GiB'.")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else value
 
 
 def _check_variables(value: object) -> None:

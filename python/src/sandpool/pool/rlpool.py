@@ -22,7 +22,7 @@ from sandpool.pool.channel import BatchChannel
 from sandpool.pool.create import create_pool
 from sandpool.pool.lease import Lease
 from sandpool.pool.observations import ArrayObservations, ListObservations, make_observations
-from sandpool.pool.options import check_options, check_row, check_seconds, refuse_unknown_options
+from sandpool.pool.options import check_choice, check_name, check_options, check_row, check_seconds, refuse_unknown_options
 from sandpool.pool.replies import column_of, infos_of, mark_skipped, results_of
 from sandpool.pool.report import Reporter, collect_errors
 from sandpool.pool.requests import call_request, reset_request, step_request
@@ -131,6 +131,8 @@ class RLPool:
     @refuse_unknown_options
     def attach(cls, pool_id: str, *, errors: str = "rows", url: str | None = None, api_key: str | None = None) -> RLPool:
         """Attach to a pool that exists, by id or name; as a context manager it detaches at the end instead of closing."""
+        check_choice("errors", errors)
+        check_name("pool_id", pool_id)
         server = Server(find_server(url, api_key))
         description = server.request_json("GET", ("pools", pool_id))
         pool = cls.__new__(cls)
@@ -251,6 +253,8 @@ class RLPool:
             raise InvalidTypeError(
                 f"args is of type {type(args).__name__}; expected a list or tuple.", hint="For one argument write args=(x,)."
             )
+        if kwargs is not None and not isinstance(kwargs, Mapping):
+            raise InvalidTypeError(f"kwargs is of type {type(kwargs).__name__}; expected a dict of keyword arguments.")
         free = {"args": encode_json(list(args), "args"), "kwargs": encode_json(dict(kwargs or {}), "kwargs")}
         return self._call("call", name, where, timeout, free)
 
@@ -292,8 +296,13 @@ class RLPool:
         return data if raw else escape_untrusted(data.decode("utf-8", "backslashreplace"), limit_chars=1 << 20)
 
     def close(self) -> None:
-        """Close the pool on the server and wait until nothing of it is left. Closing twice is allowed."""
-        if self._let_go():
+        """Close the pool on the server and wait until nothing of it is left. Closing twice is allowed.
+
+        A forked process only lets go of the pool: it is its parent's.
+        """
+        if self._lease.inherited:
+            self.detach()
+        elif self._let_go():
             # A pool that its lease, the server or another client has ended is as closed as it can be.
             with contextlib.suppress(NotFoundError, PoolLostError):
                 self._server.request_json("DELETE", ("pools", self.id), timeout_s=self._timeouts.close_s)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sandpool.errors import InvalidTypeError, InvalidValueError
+from sandpool.errors import InvalidValueError
 
 Rows = npt.NDArray[np.int64]
 
@@ -40,7 +40,7 @@ class Selection:
 def select_rows(where: object, n: int) -> Selection:
     """Read `where`: None for all rows, a bool mask of shape ``(n,)``, or unique indices in ``0..n-1``.
 
-    Raises InvalidValueError or InvalidTypeError, naming what was received and what was expected.
+    Raises InvalidValueError, naming what was received and what was expected.
     """
     if where is None:
         return Selection(None, None, n)
@@ -57,8 +57,13 @@ def select_rows(where: object, n: int) -> Selection:
     if array.size == 0:
         return Selection(np.empty(0, np.int64), None, 0)
     if array.dtype.kind not in "iu":
-        raise InvalidTypeError(
+        raise InvalidValueError(
             f"where= is {where!r:.100}, of dtype {array.dtype}; expected bool (a mask of shape ({n},)) or integers (row indices)."
+        )
+    # In an array numpy would have made the bools of a mixed list 0 and 1, indices of rows nobody asked for.
+    if isinstance(where, (list, tuple)) and any(isinstance(item, (bool, np.bool_)) for item in where):
+        raise InvalidValueError(
+            f"where= is {where!r:.100}, bools and integers mixed; expected a mask of {n} bools or a list of row indices."
         )
     return _from_indices(array, n)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 from urllib.parse import quote, urlencode
@@ -24,8 +25,8 @@ class Server:
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
-        kind = urllib3.HTTPSConnectionPool if address.scheme == "https" else urllib3.HTTPConnectionPool
-        self._connections = kind(address.host, address.port, maxsize=4, retries=False)
+        self._connections = _connections_to(address)
+        self._process_id = os.getpid()
         self._headers = {"Authorization": f"Bearer {address.key}", "User-Agent": "sandpool-python/0.1"}
 
     def request_json(
@@ -110,6 +111,9 @@ class Server:
         raises: bool = True,
     ) -> urllib3.BaseHTTPResponse:
         target = "/".join([f"{self.address.path}/v1", *(quote(part, safe="") for part in path)])
+        if self._process_id != os.getpid():
+            # A forked process that used its parent's connections would take its parent's replies.
+            self._connections, self._process_id = _connections_to(self.address), os.getpid()
         try:
             reply = self._connections.urlopen(
                 method,
@@ -150,6 +154,11 @@ class Server:
         if isinstance(error, ProtocolError):
             return ConnectionLostError(f"The connection to {where} broke: {error}.", hint="Is the server still running? Its log says why.")
         return ConnectionLostError(f"The request to {where} failed: {error}.")
+
+
+def _connections_to(address: ServerAddress) -> urllib3.HTTPConnectionPool:
+    kind = urllib3.HTTPSConnectionPool if address.scheme == "https" else urllib3.HTTPConnectionPool
+    return kind(address.host, address.port, maxsize=4, retries=False)
 
 
 def no_server(address: ServerAddress, cause: object) -> NoServerError:
