@@ -22,8 +22,7 @@ fn main() -> io::Result<()> {
 
     let mut fleet = start(program, rows)?;
     let poller = Poller::new(&fleet.environments)?;
-    let mut reset = |index: usize| format!("{{\"id\":%ID%,\"op\":\"reset\",\"seed\":{index},\"options\":null}}\n");
-    batch(&poller, &mut fleet.environments, &mut reset)?;
+    batch(&poller, &mut fleet.environments, &mut |index, _| reset_line(index))?;
     let mut generator = 0x2545_f491_4f6c_dd1du64;
     let mut micros = Vec::new();
     let mut measure = |fleet: &mut Vec<Environment>, length: f64, keep: bool| -> io::Result<()> {
@@ -34,15 +33,13 @@ fn main() -> io::Result<()> {
             generator ^= generator << 17;
             let bits = generator;
             let began = Instant::now();
-            batch(&poller, fleet, &mut |index| {
-                format!("{{\"id\":%ID%,\"op\":\"step\",\"action\":{}}}\n", (bits >> (index % 64)) & 1)
+            // The step after an episode's end is its reset, as every contender in bench/ does it.
+            batch(&poller, fleet, &mut |index, ended| {
+                if ended { reset_line(index) } else { step_line((bits >> (index % 64)) & 1) }
             })?;
             if keep {
                 micros.push(began.elapsed().as_secs_f64() * 1e6);
             }
-            // An episode that ended is reset in the same turn, as every pool under test does.
-            let ended: Vec<usize> = (0..fleet.len()).filter(|&index| fleet[index].ended).collect();
-            reset_rows(&poller, fleet, &ended)?;
         }
         Ok(())
     };
@@ -67,18 +64,19 @@ fn report(rows: usize, mut micros: Vec<f64>) {
 }
 
 /// One request to every environment and one answer from each.
-fn batch(poller: &Poller, fleet: &mut [Environment], line: &mut dyn FnMut(usize) -> String) -> io::Result<()> {
+fn batch(poller: &Poller, fleet: &mut [Environment], line: &mut dyn FnMut(usize, bool) -> String) -> io::Result<()> {
     for (index, environment) in fleet.iter_mut().enumerate() {
-        environment.request(&line(index))?;
+        environment.request(&line(index, environment.ended))?;
     }
-    poller.collect(fleet, fleet.len())
+    poller.collect(fleet)
 }
 
-fn reset_rows(poller: &Poller, fleet: &mut [Environment], rows: &[usize]) -> io::Result<()> {
-    for &row in rows {
-        fleet[row].request("{\"id\":%ID%,\"op\":\"reset\",\"seed\":null,\"options\":null}\n")?;
-    }
-    poller.collect(fleet, rows.len())
+fn reset_line(index: usize) -> String {
+    format!("{{\"id\":%ID%,\"op\":\"reset\",\"seed\":{index},\"options\":null}}\n")
+}
+
+fn step_line(action: u64) -> String {
+    format!("{{\"id\":%ID%,\"op\":\"step\",\"action\":{action}}}\n")
 }
 
 struct Poller {
@@ -100,9 +98,9 @@ impl Poller {
         Ok(Self { descriptor })
     }
 
-    fn collect(&self, fleet: &mut [Environment], expected: usize) -> io::Result<()> {
+    fn collect(&self, fleet: &mut [Environment]) -> io::Result<()> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 256];
-        let mut missing = expected;
+        let mut missing = fleet.len();
         while missing > 0 {
             // SAFETY: the buffer is valid for its length.
             let count = unsafe { libc::epoll_wait(self.descriptor, events.as_mut_ptr(), events.len() as i32, 10_000) };
