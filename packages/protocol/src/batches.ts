@@ -3,6 +3,9 @@ import { type Static, Type } from "typebox";
 /** Batch numbers start at 1. */
 export const Sequence = Type.Integer({ minimum: 1, maximum: 0xffffffff });
 
+/** A text that a client chose for one pool object: two clients' requests are never taken for one that was repeated. */
+const Client = Type.String({ maxLength: 64 });
+
 const Index = Type.Integer({ minimum: 0, maximum: 0xffffffff });
 
 /** Which rows: all (null), a mask of n booleans, or row indices, unique and in range. */
@@ -14,6 +17,7 @@ const Seed = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 export const ResetRequest = Type.Object(
   {
     seq: Sequence,
+    client: Type.Optional(Client),
     seed: Type.Optional(Type.Union([Type.Null(), Seed, Type.Array(Type.Union([Type.Null(), Seed]))])),
     where: Type.Optional(Where),
     hard: Type.Optional(Type.Boolean({ default: false })),
@@ -24,7 +28,12 @@ export const ResetRequest = Type.Object(
 export type ResetRequest = Static<typeof ResetRequest>;
 
 export const StepRequest = Type.Object(
-  { seq: Sequence, actions: Type.Array(Type.Unknown()), where: Type.Optional(Where) },
+  {
+    seq: Sequence,
+    client: Type.Optional(Client),
+    actions: Type.Array(Type.Unknown()),
+    where: Type.Optional(Where),
+  },
   { additionalProperties: false },
 );
 export type StepRequest = Static<typeof StepRequest>;
@@ -41,6 +50,7 @@ export type CallKind = Static<typeof CallKind>;
 export const CallRequest = Type.Object(
   {
     seq: Sequence,
+    client: Type.Optional(Client),
     call: Type.Optional(CallKind),
     name: Type.String({ minLength: 1, maxLength: 1024 }),
     args: Type.Optional(Type.Array(Type.Unknown())),

@@ -4,6 +4,9 @@ import { dtypeItemBytes, shapeItems } from "./dtypes.ts";
 import { SandpoolError } from "./errors.ts";
 import type { PlainValue } from "./readMsgpack.ts";
 
+/** `client` is only compared with the bytes around it. */
+const MEMBERS = new Set(["seq", "client", "where"]);
+
 /** A binary step request: `count` C-order actions of `dtype` and `shape` (of one action) in `data`. */
 export interface DecodedStep {
   seq: number;
@@ -18,7 +21,7 @@ export interface DecodedStep {
 export function decodeStepBatch(body: Buffer): DecodedStep {
   const { map, fields } = decodeBatch(body);
   for (const key of Object.keys(map)) {
-    if (key !== "seq" && key !== "where") throw refuse(`the member ${JSON.stringify(key)} is unknown`);
+    if (!MEMBERS.has(key)) throw refuse(`the member ${JSON.stringify(key)} is unknown`);
   }
   const [actions] = fields;
   if (fields.length !== 1 || actions?.name !== "actions") {

@@ -25,7 +25,10 @@ export const ERROR_CODES = {
   conflict: { status: 409, meaning: "The request contradicts what already exists." },
   name_taken: { status: 409, meaning: "A live pool of this owner already has that name." },
   pool_busy: { status: 409, meaning: "The pool is still handling another batch." },
-  pool_sequence: { status: 409, meaning: "The batch number is neither the last one nor the next." },
+  pool_sequence: {
+    status: 409,
+    meaning: "The batch number is not the next one, nor the last one with the same request.",
+  },
   driver_unavailable: {
     status: 409,
     meaning: "This host cannot run the asked isolation; the hint says what is missing.",

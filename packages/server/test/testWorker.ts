@@ -149,7 +149,7 @@ export class TestPool implements Pool {
     if (input.seq === 99)
       throw new SandpoolError("pool_sequence", "batch 99", { details: { expected: 1, received: 99 } });
     if (input.seq === 98) throw new Error("a fault with a secret path /secret");
-    this.lastRaw = input.actions.kind === "json" ? input.actions.rawBody : input.actions.data;
+    this.lastRaw = input.actions.kind === "json" ? input.rawBody : input.actions.data;
     return this.#reply(
       { seq: input.seq, where: input.where, count: input.actions.count, kind: input.actions.kind },
       encoding,

@@ -56,9 +56,11 @@ export interface EncodedBatch {
 export interface StepInput {
   seq: number;
   where: readonly boolean[] | readonly number[] | null;
-  /** `json`: `rawBody` is the request; `array`: `data` has `count` C-order items of `dtype` and `shape`. */
+  /** The request as it came, in either encoding; a repeated one is known by it. */
+  rawBody: Buffer;
+  /** `json`: they are in `rawBody`; `array`: `data` has `count` C-order items of `dtype` and `shape`. */
   actions:
-    | { kind: "json"; count: number; rawBody: Buffer }
+    | { kind: "json"; count: number }
     | { kind: "array"; count: number; dtype: string; shape: number[]; data: Buffer };
 }
 

@@ -118,6 +118,29 @@ def test_after_an_interrupt_the_pool_goes_on_with_the_interrupted_step_done_once
     np.testing.assert_array_equal(result.obs[:, 1], [2, 2])
 
 
+# A socket that was interrupted while it was opened is closed by the collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_interrupts_at_any_moment_neither_lose_a_batch_nor_lock_the_pool(pool: RLPool) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    moments = np.random.default_rng(0).uniform(1e-5, 1e-3, 500)
+    interrupts = 0
+    for moment in moments:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, moment)
+            pool.step([1, 1])
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            interrupts += 1
+    signal.signal(signal.SIGALRM, before)
+    assert interrupts > 0
+    result = pool.step([1, 1])
+    # Every batch but the reset was a step.
+    assert result.obs[:, 1].tolist() == [pool.status(memory=False)["next_seq"] - 2] * N
+
+
 def test_another_clients_batch_makes_the_pool_busy_and_then_out_of_sequence(pool: RLPool) -> None:
     with RLPool.attach(pool.id) as other:
         np.testing.assert_array_equal(other.reset(seed=5)[:, 0], [5, 6])
@@ -131,6 +154,45 @@ def test_another_clients_batch_makes_the_pool_busy_and_then_out_of_sequence(pool
             pool.step([1, 1])
         assert pool.step([1, 1]).obs.tolist() == [[5, 2], [6, 2]]
     assert pool.step([1, 1]).obs.tolist() == [[5, 3], [6, 3]]
+
+
+def test_a_client_never_gets_the_reply_of_anothers_request_of_the_same_number(pool: RLPool) -> None:
+    with RLPool.attach(pool.id) as other, RLPool.attach(pool.id) as third:
+        assert other.step([1, 2]).rewards.tolist() == [1, 2]
+        for stale in (lambda: pool.step([3, 4]), lambda: third.step([1, 2])):
+            with pytest.raises(sandpool.PoolSequenceError):
+                stale()
+        assert pool.call("steps") == [1, 1]
+
+
+def test_a_batch_that_is_refused_leaves_the_pool_as_it_was(pool: RLPool) -> None:
+    for refused in ([10**500, 1], [1, 10**500]):
+        with pytest.raises(sandpool.RequestRefusedError, match="501 digits"):
+            pool.step(refused)
+    with pytest.raises(sandpool.RequestRefusedError, match="reset"):
+        pool.call("reset")
+    assert pool.step([1, 1]).obs[:, 1].tolist() == [1, 1]
+
+
+def test_a_forked_process_is_a_client_of_its_own_and_closes_nothing(pool: RLPool) -> None:
+    assert pool.status(memory=False)["next_seq"] == 2
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with pool:
+                states = [pool.status(memory=False)["id"] for _ in range(50)]
+                os.write(theirs, f"{states == [pool.id] * 50} {pool.step([1, 1]).obs[:, 1].tolist()}".encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    assert [pool.status(memory=False)["id"] for _ in range(50)] == [pool.id] * 50
+    os.waitpid(child, 0)
+    assert os.read(ours, 100) == b"True [1.0, 1.0]"
+    os.close(ours)
+    with pytest.raises(sandpool.PoolSequenceError):
+        pool.step([1, 1])
+    assert pool.step([1, 1]).obs[:, 1].tolist() == [2, 2]
 
 
 def wait_until_asleep(pool: RLPool) -> None:

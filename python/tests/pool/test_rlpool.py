@@ -17,6 +17,13 @@ from sandpool import RLPool
 from .conftest import LIST, Replayed, batch
 
 
+def body_of(replayed: Replayed, operation: str) -> dict:
+    """A pool's first request, without the client's random name."""
+    body = json.loads(replayed.server.of(f"POST /v1/pools/p1/{operation}")[0].body)
+    assert body.pop("client")
+    return body
+
+
 def test_the_archive_is_uploaded_under_its_hash_and_the_options_are_sent(replayed: Replayed) -> None:
     replayed.array_pool(seed=5, memory="1GiB", config={"map": (1, 2)}, env={"A": "b"})
     head, put, create, _ = replayed.server.requests
@@ -100,7 +107,7 @@ def test_where_steps_only_its_rows(replayed: Replayed) -> None:
     pool = replayed.array_pool()
     replayed.on_step(batch(1, np.array([[7, 7], [8, 8]], "<f4"), [1.0, 2.0], [True, False], [False, False], {"2": {"a": 1}}))
     result = pool.step(["for 2", "for 0"], where=[2, 0])
-    request = json.loads(replayed.server.of("POST /v1/pools/p1/step")[0].body)
+    request = body_of(replayed, "step")
     assert request == {"seq": 1, "where": [0, 2], "actions": ["for 0", "for 2"]}
     np.testing.assert_array_equal(result.obs, [[7, 7], [2, 3], [8, 8]])
     assert result.rewards.tolist() == [1.0, 0.0, 2.0]
@@ -124,7 +131,7 @@ def test_a_reset_sends_seeds_for_all_and_options_of_the_selected(replayed: Repla
     obs = pool.reset(seed=[1, 2, None], where=[True, False, True], hard=True, options=[{"t": 0}, {"t": 1}, None])
     np.testing.assert_array_equal(obs, [[5, 5], [2, 3], [6, 6]])
     assert pool.reset_infos == [{"task": "t0"}, {}, {}]
-    assert json.loads(replayed.server.of("POST /v1/pools/p1/reset")[0].body) == {
+    assert body_of(replayed, "reset") == {
         "seq": 1,
         "seed": [1, 2, None],
         "where": [0, 2],
@@ -166,7 +173,7 @@ def test_a_call_returns_n_results_and_its_failures(replayed: Replayed) -> None:
     assert results[1:] == [None, None]
     np.testing.assert_array_equal(results[0], [1.5])
     assert results.errors == {2: error}
-    assert json.loads(replayed.server.of("POST /v1/pools/p1/call")[0].body) == {
+    assert body_of(replayed, "call") == {
         "seq": 1, "call": "call", "name": "render", "where": [0, 2], "timeout": 2, "args": [1], "kwargs": {"mode": {"$bytes": "eA=="}},
     }  # fmt: skip
     assert pool.set_attr("level", [1, 2, 3]) == [True, True, True]
@@ -216,6 +223,9 @@ def test_wrong_options_are_refused_before_anything_is_sent(replayed: Replayed, o
         (lambda pool: pool.step([1, 2, 3], where=[9]), sandpool.InvalidValueError),
         (lambda pool: pool.reset(seed=[1]), sandpool.InvalidValueError),
         (lambda pool: pool.reset(seed="x"), sandpool.InvalidTypeError),
+        (lambda pool: pool.reset(seed=[[1], [2, 3], 4]), sandpool.InvalidTypeError),
+        (lambda pool: pool.reset(seed=np.zeros((3, 1), int)), sandpool.InvalidTypeError),
+        (lambda pool: pool.call("f", (), [1]), sandpool.InvalidTypeError),
         (lambda pool: pool.reset(options=3), sandpool.InvalidTypeError),
         (lambda pool: pool.reset(hard="yes"), sandpool.InvalidTypeError),
         (lambda pool: pool.call(3), sandpool.InvalidTypeError),

@@ -4,23 +4,23 @@ import type { dtypeOf } from "../values/dtypes.ts";
 import { encodeValue } from "../values/encode.ts";
 import { NdArray } from "../values/ndarray.ts";
 import type { Value } from "../values/types.ts";
-import type { BatchBody } from "./batches.ts";
+import type { BatchBody, BatchNumber } from "./batches.ts";
 import { pickRows, type Selection } from "./selection.ts";
 
 /** Actions of a step: a list with one value a selected row, or one array whose first axis is the selected rows. */
 export type Actions = readonly Value[] | NdArray | Parameters<typeof dtypeOf>[0];
 
 /** Checks the actions now; the returned function makes the body for a batch number: one buffer for an array, JSON for a list. */
-export function encodeStep(actions: Actions, selection: Selection, n: number): (seq: number) => BatchBody {
+export function encodeStep(actions: Actions, selection: Selection, n: number): (number: BatchNumber) => BatchBody {
   const array = toArray(actions);
   if (array !== null) {
     const data = selectedBytes(array, selection, n);
-    return (seq) => encodeArrayStep(seq, array, data, selection);
+    return (number) => encodeArrayStep(number, array, data, selection);
   }
   const selected = pickRows("actions", actions as readonly Value[], selection, n);
   const encoded = selected.map((action, index) => encodeValue(action, `actions[${index}]`));
-  return (seq) => ({
-    body: JSON.stringify({ seq, actions: encoded, where: selection.rows }),
+  return (number) => ({
+    body: JSON.stringify({ ...number, actions: encoded, where: selection.rows }),
     contentType: "application/json",
   });
 }
@@ -32,9 +32,9 @@ function toArray(actions: Actions): NdArray | null {
   throw new ArgumentError(`actions is a ${typeof actions}; expected a list, a typed array or an NdArray.`);
 }
 
-function encodeArrayStep(seq: number, array: NdArray, data: Buffer[], selection: Selection): BatchBody {
+function encodeArrayStep(number: BatchNumber, array: NdArray, data: Buffer[], selection: Selection): BatchBody {
   const shape = [selection.count, ...array.shape.slice(1)];
-  const { chunks, length } = encodeBatch({ seq, where: selection.rows }, [
+  const { chunks, length } = encodeBatch({ ...number, where: selection.rows }, [
     { name: "actions", dtype: array.dtype, shape, data },
   ]);
   return { body: Buffer.concat(chunks, length), contentType: BATCH_CONTENT_TYPE };

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { ConnectionError, SandpoolError } from "../errors.ts";
 import type { Transport } from "../http/transport.ts";
 import { BATCH_ACCEPT, type BatchReply, readBatchReply } from "./batchReply.ts";
@@ -6,6 +7,12 @@ import type { PoolTiming } from "./timing.ts";
 export interface BatchBody {
   body: string | Uint8Array;
   contentType: string;
+}
+
+/** What every batch begins with; `client` keeps two pool objects' requests apart. */
+export interface BatchNumber {
+  seq: number;
+  client: string;
 }
 
 type Operation = "reset" | "step" | "call";
@@ -27,6 +34,7 @@ export class Batches {
   private readonly transport: Transport;
   private readonly path: string;
   private readonly timing: PoolTiming;
+  private readonly client = randomUUID();
   private nextSeq: number;
   private running: Operation | null = null;
   private unsettled: UnsettledBatch | null = null;
@@ -41,7 +49,7 @@ export class Batches {
   /** Sends one batch; `absorb` takes its reply in, also when it only arrives while the next batch is settled. */
   async run(
     operation: Operation,
-    encode: (seq: number) => BatchBody,
+    encode: (number: BatchNumber) => BatchBody,
     absorb: (reply: BatchReply) => void,
   ): Promise<BatchReply> {
     if (this.running !== null) {
@@ -56,7 +64,7 @@ export class Batches {
     this.running = operation;
     try {
       if (this.unsettled !== null) await this.settle(this.unsettled);
-      const batch = { ...encode(this.nextSeq), operation, absorb };
+      const batch = { ...encode({ seq: this.nextSeq, client: this.client }), operation, absorb };
       return await this.send(batch);
     } finally {
       this.running = null;

@@ -132,7 +132,7 @@ export class RLPool implements AsyncDisposable {
       : (options.seed ?? null);
     const rowOptions = this.rowValues("options", options.options ?? null, selection);
     const body = { seed, where: selection.rows, hard: options.hard ?? false, options: rowOptions };
-    const reply = await this.batches.run("reset", (seq) => json({ seq, ...body }), this.absorb(selection));
+    const reply = await this.batches.run("reset", (number) => json({ ...number, ...body }), this.absorb(selection));
     this.resetInfos = fullInfos(reply, this.n);
     const errors = this.report(errorsOf(reply));
     return { observations: this.lastObservations.current(), infos: this.resetInfos, errors };
@@ -219,7 +219,7 @@ export class RLPool implements AsyncDisposable {
     if (selection.count === 0) return { results: new Array<Value>(this.n).fill(null), errors: new Map() };
     const reply = await this.batches.run(
       "call",
-      (seq) => json({ seq, ...request, where: selection.rows }),
+      (number) => json({ ...number, ...request, where: selection.rows }),
       () => undefined,
     );
     const results = spreadRows<Value>(reply.results ?? [], selection, this.n, null);

@@ -16,15 +16,15 @@ const checkStep = Compile(StepRequest);
 const checkReset = Compile(ResetRequest);
 const checkCall = Compile(CallRequest);
 
-/** A step from either encoding; `rawBody` and `data` are the received bytes themselves. */
+/** A step from either encoding; `data` is a view of the body. */
 export function parseStep(body: Buffer, binary: boolean, maxDepth: number): StepInput {
   if (binary) {
     const { seq, where, actions } = decodeStepBatch(body);
-    return { seq, where, actions: { kind: "array", ...actions } };
+    return { seq, where, rawBody: body, actions: { kind: "array", ...actions } };
   }
   const request: StepRequestType = checked(checkStep, parseJson(body, maxDepth));
   const { seq, where, actions } = request;
-  return { seq, where: where ?? null, actions: { kind: "json", count: actions.length, rawBody: body } };
+  return { seq, where: where ?? null, rawBody: body, actions: { kind: "json", count: actions.length } };
 }
 
 export function parseReset(body: Buffer, maxDepth: number): ResetRequest {

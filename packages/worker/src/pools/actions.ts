@@ -14,9 +14,9 @@ export interface ActionPayload {
 }
 
 /** @throws `invalid_request` where the bytes are not `count` items of the dtype and shape */
-export function preparePayload(actions: StepInput["actions"], selection: Selection): ActionPayload {
+export function preparePayload({ actions, rawBody }: StepInput, selection: Selection): ActionPayload {
   if (actions.kind === "json") {
-    const body = selection.order === null ? actions.rawBody : pickElements(actions.rawBody, "actions", selection.order);
+    const body = selection.order === null ? rawBody : pickElements(rawBody, "actions", selection.order);
     return {
       form: '{"kind":"json"}',
       bodyFor: () => body,

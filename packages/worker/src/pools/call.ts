@@ -13,7 +13,7 @@ export function callPool(
   rawBody: Buffer,
   encoding: BatchEncoding,
 ): Promise<EncodedBatch> {
-  const repeated = core.turn.repeated(request.seq);
+  const repeated = core.turn.repeated(request.seq, rawBody);
   if (repeated !== null) return repeated;
   const selection = selectRows(request.where ?? null, core.all, core.plan.ranges);
   const isPerRow = request.per_row === true;
@@ -33,7 +33,7 @@ export function callPool(
     ...(isPerRow ? { per_row: true } : {}),
   }).slice(1);
   return runBatch(core, {
-    seq: request.seq,
+    numbered: { seq: request.seq, request: rawBody },
     operation: "call",
     encoding,
     columns: core.columns("call", encoding),

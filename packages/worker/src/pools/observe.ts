@@ -6,7 +6,7 @@ import { deliverBeside } from "./shards/deliver.ts";
 /** The last good observation and reset info of every row. Answered at any moment; no environment is touched. */
 export function observePool(core: PoolCore, encoding: BatchEncoding): Promise<EncodedBatch> {
   return runBatch(core, {
-    seq: null,
+    numbered: null,
     operation: "observe",
     encoding,
     columns: core.columns("observe", encoding),

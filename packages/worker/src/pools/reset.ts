@@ -17,7 +17,7 @@ export function resetPool(
   rawBody: Buffer,
   encoding: BatchEncoding,
 ): Promise<EncodedBatch> {
-  const repeated = core.turn.repeated(request.seq);
+  const repeated = core.turn.repeated(request.seq, rawBody);
   if (repeated !== null) return repeated;
   const selection = selectRows(request.where ?? null, core.all, core.plan.ranges);
   const seeds = seedsOf(request.seed ?? null, selection, core.plan.ranges, core.plan.request.n);
@@ -28,7 +28,7 @@ export function resetPool(
   const hard = request.hard === true;
   const { start_timeout, reset_timeout } = core.plan.request;
   return runBatch(core, {
-    seq: request.seq,
+    numbered: { seq: request.seq, request: rawBody },
     operation: "reset",
     encoding,
     columns: core.columns("reset", encoding),

@@ -9,15 +9,15 @@ import { stepRestarted } from "./step-restarted.ts";
 
 /** One step of the selected rows. The path of every training step: nothing here is parsed, copied or awaited that need not be. */
 export function stepPool(core: PoolCore, input: StepInput, encoding: BatchEncoding): Promise<EncodedBatch> {
-  const repeated = core.turn.repeated(input.seq);
+  const repeated = core.turn.repeated(input.seq, input.rawBody);
   if (repeated !== null) return repeated;
   const selection = selectRows(input.where, core.all, core.plan.ranges);
   if (input.actions.count !== selection.total) throw wrongCount(input.actions.count, selection.total);
-  const payload = preparePayload(input.actions, selection);
+  const payload = preparePayload(input, selection);
   const { request } = core.plan;
   const isAutoreset = request.autoreset !== null;
   return runBatch(core, {
-    seq: input.seq,
+    numbered: { seq: input.seq, request: input.rawBody },
     operation: "step",
     encoding,
     columns: core.columns("step", encoding),

@@ -117,8 +117,42 @@ test("the same number gets the same reply, during the batch and after it, and no
   const first = pool.step(jsonActions(1, [1, 2]), "json");
   const during = pool.step(jsonActions(1, [1, 2]), "json");
   expect(await during).toBe(await first);
-  expect(await pool.step(jsonActions(1, [1, 2]), "binary")).toBe(await first);
+  expect(await pool.step(jsonActions(1, [1, 2]), "json")).toBe(await first);
   expect(driver.agents[0]?.steps).toBe(1);
+});
+
+test("the same number with another request gets no other request's reply and is not executed", async () => {
+  const pool = await pools.create({ n: 2, shards: 1 });
+  const others: (() => Promise<unknown>)[] = [
+    () => pool.step(jsonActions(1, [3, 4]), "json"),
+    () => pool.step(arrayActions(1, [1, 2]), "json"),
+    () => pool.reset({ seq: 1 }, Buffer.from('{"seq":1}'), "json"),
+    () => pool.call({ seq: 1, name: "render" }, Buffer.from('{"seq":1,"name":"render"}'), "json"),
+  ];
+  const first = pool.step(jsonActions(1, [1, 2]), "json");
+  for (const other of others) await expect(other()).rejects.toMatchObject({ code: "pool_busy" });
+  await first;
+  for (const other of others) {
+    await expect(other()).rejects.toMatchObject({ code: "pool_sequence", details: { expected: 2, received: 1 } });
+  }
+  expect(driver.agents[0]?.requests.filter(({ head }) => head.op !== "start" && head.op !== "layout")).toHaveLength(1);
+});
+
+test("a batch that every agent refuses leaves its number free; one that an agent executed does not", async () => {
+  const refusing = new Set([0, 3]);
+  driver.script = (head, body, agent) =>
+    head.op === "step" && refusing.has(agent.first)
+      ? { head: { ok: false, error: { code: "invalid_request", message: "no", hint: null, details: {} } } }
+      : countingScript(head, body, agent);
+  const pool = await pools.create({ n: 5, shards: 2 });
+  const refused = pool.step(jsonActions(1, [1, 1, 1, 1, 1]), "json");
+  await expect(refused).rejects.toMatchObject({ code: "invalid_request" });
+  expect(pool.describe().next_seq).toBe(1);
+  refusing.delete(0);
+  await expect(pool.step(jsonActions(1, [2, 2, 2, 2, 2]), "json")).rejects.toMatchObject({ code: "invalid_request" });
+  expect(pool.describe().next_seq).toBe(2);
+  refusing.clear();
+  expect(parseJson(await pool.step(jsonActions(2, [3, 3, 3, 3, 3]), "json")).rewards).toEqual([3, 3, 3, 3, 3]);
 });
 
 test("another number during a batch is pool_busy, one out of order pool_sequence", async () => {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -28,7 +30,7 @@ _PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)
 _LONGEST_PAUSE_S = 1.0
 
 T = TypeVar("T")
-Encode = Callable[[int], "list[Bytes]"]
+Encode = Callable[[int, str], "list[Bytes]"]
 
 
 class _Request:
@@ -55,6 +57,7 @@ class BatchChannel:
         self._address = address
         self._connection = Connection(address, local_socket)
         self._next = next_sequence
+        self._client = secrets.token_hex(8)
         self._unsettled: _Request | None = None
         self._lock = threading.Lock()
         self._reader = MessageReader()
@@ -68,28 +71,28 @@ class BatchChannel:
         Args:
             operation: `step`, `reset` or `call`.
             content_type: media type of the body.
-            encode: makes the body's parts for a batch number.
+            encode: makes the body's parts for a batch number and the name of this client.
             absorb: takes the reply in; called also for a reply that was interrupted, before the next batch is sent.
             timeout_s: longest time the pool may take.
 
         Raises:
             PoolBusyError: another thread, or another client, uses the pool now. Nothing was sent, or nothing was executed.
         """
-        if not self._lock.acquire(blocking=False):
+        if self._lock.locked():
             raise PoolBusyError(
                 "The pool is handling a batch of another thread; expected one batch at a time.",
                 hint="Wait for the other call, or use a pool for each thread.",
             )
-        try:
+        # Only `with` lets no interrupt in between taking the lock and being sure to release it.
+        with self._lock:
             if self._unsettled is not None:
                 self._settle(self._unsettled)
-            body = encode(self._next)
+            # A forked process is a client of its own: what it sends must not be taken for a repeat of what its parent sent.
+            body = encode(self._next, f"{self._client}-{os.getpid()}")
             head = self._head(operation, content_type, sum(map(len, body)))
             request = _Request(head, body, self._next, timeout_s, absorb)
             self._unsettled = request
-            return absorb(self._send(request))
-        finally:
-            self._lock.release()
+            return self._take(request, self._send(request))  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Close the connection."""
@@ -104,22 +107,31 @@ class BatchChannel:
 
     def _settle(self, request: _Request) -> None:
         try:
-            request.absorb(self._send(request, repeated=True))
+            self._take(request, self._send(request, repeated=True))
         except (ConnectionLostError, ServerTimeoutError, PoolBusyError):
             raise
         except SandpoolError:
             self._unsettled = None
 
-    def _send(self, request: _Request, *, repeated: bool = False) -> Message:
-        """Send until there is a reply; returns or raises with the request settled, unless its fate is unknown."""
+    def _take(self, request: _Request, reply: Reply) -> Any:
+        """Read a reply and take it in; only then is the request settled, for an interrupt in between must not lose it."""
+        try:
+            result = request.absorb(self._read(reply))
+        except Exception:
+            self._settled(request.sequence + 1)
+            raise
+        self._settled(request.sequence + 1)
+        return result
+
+    def _send(self, request: _Request, *, repeated: bool = False) -> Reply:
+        """Send until there is a reply; raises with the request settled, unless its fate is unknown."""
         until = time.monotonic() + request.timeout_s
         pause_s = 0.02
         while True:
             reply, sent_before = self._deliver(request)
             repeated = repeated or sent_before
             if reply.status == 200:
-                self._settled(request.sequence + 1)
-                return self._read(reply)
+                return reply
             error = _error_of(reply)
             if not (isinstance(error, PoolBusyError) and repeated and time.monotonic() < until):
                 break

@@ -22,9 +22,9 @@ def step_request(actions: Any, selection: Selection) -> tuple[str, Encode]:
     """Return media type and body of a step with the actions of the selected rows, as `read_actions` returns them."""
     where = selection.on_wire()
     if isinstance(actions, np.ndarray):
-        return CONTENT_TYPE, lambda sequence: encode_message({"seq": sequence, "where": where}, "actions", actions)  # type: ignore[return-value]
-    text = encode_json(actions, "actions")
-    return JSON, lambda sequence: [b'{"seq":%d,"where":%b,"actions":%b}' % (sequence, json.dumps(where).encode(), text)]
+        array = actions
+        return CONTENT_TYPE, lambda sequence, client: encode_message({"seq": sequence, "client": client, "where": where}, "actions", array)
+    return JSON, _numbered({"where": json.dumps(where).encode(), "actions": encode_json(actions, "actions")})
 
 
 def reset_request(seed: object, options: object, hard: object, selection: Selection, n: int) -> tuple[str, Encode]:
@@ -40,7 +40,7 @@ def reset_request(seed: object, options: object, hard: object, selection: Select
         "hard": encode_json(hard, "hard"),
         "options": encode_json(options, "options"),
     }
-    return JSON, _with_sequence(members)
+    return JSON, _numbered(members)
 
 
 def call_request(call: str, name: object, selection: Selection, timeout_s: float | None, **free: bytes) -> tuple[str, Encode]:
@@ -54,20 +54,20 @@ def call_request(call: str, name: object, selection: Selection, timeout_s: float
         "timeout": encode_json(timeout_s, "timeout"),
         **free,
     }
-    return JSON, _with_sequence(members)
+    return JSON, _numbered(members)
 
 
-def _with_sequence(members: Mapping[str, bytes]) -> Encode:
+def _numbered(members: Mapping[str, bytes]) -> Encode:
     rest = b"".join(b',"%b":%b' % (name.encode(), text) for name, text in members.items())
-    return lambda sequence: [b'{"seq":%d%b}' % (sequence, rest)]
+    return lambda sequence, client: [b'{"seq":%d,"client":"%b"%b}' % (sequence, client.encode(), rest)]
 
 
 def _read_seed(seed: object, n: int) -> int | list[int | None] | None:
-    if seed is None or np.ndim(seed) == 0:  # type: ignore[arg-type]
+    if isinstance(seed, np.ndarray):
+        seed = seed.tolist()
+    if not isinstance(seed, (list, tuple)):
         check_seed("seed", seed)
         return None if seed is None else int(seed)  # type: ignore[call-overload]
-    if not isinstance(seed, (list, tuple, np.ndarray)) or np.ndim(seed) != 1:
-        raise InvalidTypeError(f"seed is of type {type(seed).__name__}; expected None, a whole number, or a list of {n} of them.")
     if len(seed) != n:
         raise InvalidValueError(
             f"seed is a list of {len(seed)}; expected {n}, one for each row of the pool.", hint="None stands for a row without a seed."

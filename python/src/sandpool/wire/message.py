@@ -35,7 +35,7 @@ class Message(NamedTuple):
     fields: list[Field]
 
 
-def encode_message(members: dict[str, Any], name: str, array: Array) -> list[bytes | memoryview]:
+def encode_message(members: dict[str, Any], name: str, array: Array) -> list[bytes | bytearray | memoryview]:
     """Encode a message with one array, as parts to be sent one after another; the array must be C-contiguous.
 
     >>> len(b"".join(encode_message({"seq": 1, "where": None}, "actions", np.zeros(2, "<i8"))))

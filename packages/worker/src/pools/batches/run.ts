@@ -1,3 +1,4 @@
+import { SandpoolError } from "@sandpool/protocol";
 import { fail } from "../../fail.ts";
 import type { BatchEncoding, EncodedBatch } from "../../worker.ts";
 import type { PoolCore } from "../core.ts";
@@ -10,7 +11,7 @@ import type { ShardResult } from "./result.ts";
 
 export interface BatchRun {
   /** Null for observations. */
-  seq: number | null;
+  numbered: { seq: number; request: Buffer } | null;
   operation: BatchOperation;
   encoding: BatchEncoding;
   columns: readonly Column[];
@@ -34,18 +35,19 @@ export function runBatch(core: PoolCore, run: BatchRun): Promise<EncodedBatch> {
   const results: ShardResult[] = new Array(parts.length);
   let missing = parts.length;
   let failure: Error | null = null;
-  if (run.seq !== null) core.turn.begin(run.seq, promise);
+  let refusals = 0;
+  if (run.numbered !== null) core.turn.begin(run.numbered.seq, run.numbered.request, promise);
 
   const finish = (): void => {
     core.lastUsedMs = Date.now();
-    if (run.seq !== null) core.turn.settled();
+    if (run.numbered !== null) settle(core, refusals > 0 && refusals === parts.length);
     if (core.closing.aborted) failure = poolClosed(core.plan.id);
     if (failure !== null) {
       reject(failure);
       return;
     }
     try {
-      resolve(joinResults(run.seq, run.encoding, run.columns, results, startedMs));
+      resolve(joinResults(run.numbered?.seq ?? null, run.encoding, run.columns, results, startedMs));
     } catch (error) {
       reject(error);
     }
@@ -56,6 +58,7 @@ export function runBatch(core: PoolCore, run: BatchRun): Promise<EncodedBatch> {
   for (let index = 0; index < parts.length; index += 1) {
     const part = parts[index] as ShardSelection;
     const onResult: OnResult = (result) => {
+      if (isRefusal(result)) refusals += 1;
       if (result instanceof Error) failure ??= result;
       else results[index] = result;
       missing -= 1;
@@ -68,6 +71,16 @@ export function runBatch(core: PoolCore, run: BatchRun): Promise<EncodedBatch> {
     }
   }
   return promise;
+}
+
+/** An agent refuses a request before it sends anything to a row. */
+function isRefusal(result: ShardResult | Error): boolean {
+  return result instanceof SandpoolError && result.code === "invalid_request";
+}
+
+function settle(core: PoolCore, isRefused: boolean): void {
+  if (isRefused) core.turn.refused();
+  else core.turn.settled();
 }
 
 function makeDelivery(run: BatchRun, part: ShardSelection): Delivery {

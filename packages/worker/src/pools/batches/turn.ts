@@ -2,11 +2,12 @@ import { fail } from "../../fail.ts";
 import type { EncodedBatch } from "../../worker.ts";
 
 /**
- * The order of a pool's batches: one at a time, each with the next number. A repeated number gets the reply of its first time, also while
- * that is still being made, so a retry never executes anything twice.
+ * The order of a pool's batches: one at a time, each with the next number. A repeated request, the same bytes with the same number, gets the
+ * reply of its first time, also while that is still being made, so a retry never executes anything twice.
  */
 export class Turn {
   #lastSeq = 0;
+  #lastRequest: Buffer | null = null;
   #lastReply: Promise<EncodedBatch> | null = null;
   #running = false;
 
@@ -18,9 +19,11 @@ export class Turn {
     return this.#running;
   }
 
-  /** The reply of an earlier request with this number; null if it is the next batch. @throws `pool_busy`, `pool_sequence` */
-  repeated(seq: number): Promise<EncodedBatch> | null {
-    if (seq === this.#lastSeq && this.#lastReply !== null) return this.#lastReply;
+  /** The reply that this very request got before; null if it is the next batch. @throws `pool_busy`, `pool_sequence` */
+  repeated(seq: number, request: Buffer): Promise<EncodedBatch> | null {
+    if (seq === this.#lastSeq && this.#lastReply !== null && this.#lastRequest?.equals(request) === true) {
+      return this.#lastReply;
+    }
     if (this.#running) {
       throw fail(
         "pool_busy",
@@ -32,15 +35,17 @@ export class Turn {
       );
     }
     if (seq === this.#lastSeq + 1) return null;
-    throw fail("pool_sequence", `Batch ${seq} was received; ${this.#lastSeq + 1} was expected.`, {
-      hint: "Another client may have used this pool: attach to it again to learn its next number.",
+    const received = seq === this.#lastSeq ? `Batch ${seq} was another request` : `Batch ${seq} was received`;
+    throw fail("pool_sequence", `${received}; ${this.#lastSeq + 1} was expected. Nothing was executed.`, {
+      hint: "Another client has used this pool since; the details have the next number.",
       details: { received: seq, expected: this.#lastSeq + 1 },
     });
   }
 
-  /** Takes the number; call after the request was checked. `settled` must be called once the reply is there or failed. */
-  begin(seq: number, reply: Promise<EncodedBatch>): void {
+  /** Takes the number; call after the request was checked. `settled` or `refused` must be called once the reply is there or failed. */
+  begin(seq: number, request: Buffer, reply: Promise<EncodedBatch>): void {
     this.#lastSeq = seq;
+    this.#lastRequest = request;
     this.#lastReply = reply;
     this.#running = true;
   }
@@ -49,8 +54,16 @@ export class Turn {
     this.#running = false;
   }
 
+  /** Nothing of the batch was executed: its number is free for another request. */
+  refused(): void {
+    this.#running = false;
+    this.#lastSeq -= 1;
+    this.forget();
+  }
+
   /** Lets the kept reply go; for a pool that was closed. */
   forget(): void {
+    this.#lastRequest = null;
     this.#lastReply = null;
   }
 }
