@@ -194,7 +194,8 @@ describe("on every route", () => {
     ];
     for (const contentType of odd) {
       const faults = await broken(withBody, async (route) => {
-        return (await server.send({ ...route, headers: { "content-type": contentType }, body: "{}" })).status === 415;
+        const reply = await server.send({ ...route, headers: { "content-type": contentType }, body: "{}" });
+        return reply.status === 415 && reply.json.error?.details.received === contentType;
       });
       expect([contentType, faults]).toEqual([contentType, []]);
     }
@@ -221,6 +222,19 @@ describe("on every route", () => {
       expect(faults.filter((route) => !(route.endsWith("/lease") && (body === "[1]" || body === '"text"')))).toEqual(
         [],
       );
+    }
+  });
+
+  test("an address that no route can take is refused in the form of every refusal", async () => {
+    const { server, routes } = await setUp();
+    const withParameter = routes.filter((route) => route.template.includes("{") && route.method !== "HEAD");
+    for (const parameter of ["%zz", "%", "a%ff", "a".repeat(300), "a/b", "..", "%00"]) {
+      const faults = await broken(withParameter, async (route) => {
+        const path = route.template.replace(/\{\w+\}/, parameter);
+        const { status, json } = await server.send({ ...route, ...bodyOf(route), path });
+        return status >= 400 && status < 500 && json.error?.code !== undefined && json.error.message !== "";
+      });
+      expect([parameter, faults]).toEqual([parameter, []]);
     }
   });
 

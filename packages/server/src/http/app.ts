@@ -5,6 +5,7 @@ import { ERROR_CODES, SandpoolError, VERSION } from "@sandpool/protocol";
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
+  type FastifyReply,
   type FastifyRequest,
   type FastifySchemaCompiler,
   type RawServerDefault,
@@ -38,6 +39,8 @@ export async function buildApp(context: RouteContext, tls: ServerOptions["tls"])
     bodyLimit: context.limits.smallBodyBytes,
     routerOptions: { maxParamLength: 256, ignoreTrailingSlash: false },
     forceCloseConnections: true,
+    // What the router itself refuses, such as an address that is no text, reaches no error handler.
+    frameworkErrors: (error, request, reply) => answerFault(context, error, request, reply),
     return503OnClosing: false,
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.setValidatorCompiler(compileValidator);
@@ -64,10 +67,7 @@ const compileValidator: FastifySchemaCompiler<TSchema> = (route) => {
 };
 
 function answerInOurForm(app: App, context: RouteContext): void {
-  app.setErrorHandler((error, request, reply) => {
-    reply.hijack();
-    answerError(context, request.raw, reply.raw, fromFastify(error));
-  });
+  app.setErrorHandler((error, request, reply) => answerFault(context, error, request, reply));
   app.setNotFoundHandler((request, reply) => {
     reply.hijack();
     const { pathname } = new URL(request.url, "http://unused");
@@ -78,6 +78,11 @@ function answerInOurForm(app: App, context: RouteContext): void {
   });
 }
 
+function answerFault(context: RouteContext, error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  reply.hijack();
+  answerError(context, request.raw, reply.raw, fromFastify(error, request));
+}
+
 function noRoute(method: string, url: string, methods: string[]): SandpoolError {
   const code = methods.length > 0 ? "method_not_allowed" : "not_found";
   return new SandpoolError(code, `there is no ${method} ${url.slice(0, 200)}`, {
@@ -85,10 +90,10 @@ function noRoute(method: string, url: string, methods: string[]): SandpoolError 
   });
 }
 
-function fromFastify(error: unknown): unknown {
+function fromFastify(error: unknown, request: FastifyRequest): unknown {
   const { code, statusCode, message } = error as { code?: string; statusCode?: number; message?: string };
   if (error instanceof SandpoolError || code === undefined || Object.hasOwn(ERROR_CODES, code)) return error;
-  if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return mediaType("Content-Type", message);
+  if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return mediaType("Content-Type", request.headers["content-type"]);
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
     return new SandpoolError("invalid_request", String(message), { hint: "/openapi.json has every route's form" });
   }
