@@ -1,4 +1,4 @@
-import { mkdir, rm } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { findAgent } from "./agent/find.ts";
 import { openArchiveStore } from "./archives/store.ts";
@@ -6,6 +6,7 @@ import { describeCapabilities } from "./capabilities.ts";
 import type { Driver, DriverName } from "./drivers/driver.ts";
 import { createDriver } from "./drivers/drivers.ts";
 import { reapLeftovers } from "./host/reap.ts";
+import { removeTree } from "./host/remove-tree.ts";
 import { openLayerStore } from "./layers/store.ts";
 import type { WorkerOptions } from "./options.ts";
 import { defaultLimits } from "./pools/limits.ts";
@@ -25,7 +26,7 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
   await mkdir(dataDir, { recursive: true, mode: 0o711 });
   const runFolder = join(dataDir, "run");
   // Workspaces of pools that nothing isolates; no pool outlives its worker.
-  await rm(runFolder, { recursive: true, force: true });
+  await removeTree(runFolder);
   const reaped = await reapLeftovers(dataDir);
   for (const left of reaped.left) options.warn?.(`left by an earlier server: ${left}`);
   const agentPath = options.agentPath ?? findAgent();

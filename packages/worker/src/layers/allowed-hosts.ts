@@ -10,8 +10,9 @@ export interface AllowedHost {
   privateAddresses: boolean;
 }
 
-/** Pages of this many wanted packages are read; an index keeps its files on one or two hosts. */
+/** Pages of this many wanted packages are read, and always that of the one which builds most others; an index keeps its files on one or two hosts. */
 const mostPages = 16;
+const builder = "setuptools";
 const pageTimeoutMs = 15_000;
 const pageLimitBytes = 64 * 1024 * 1024;
 const pageTypes = "application/vnd.pypi.simple.v1+json, text/html;q=0.1";
@@ -41,9 +42,9 @@ export async function findAllowedHosts(
     add(new URL(address), index.configured || address !== index.default);
   const agent = new Agent({ connect: certificates === null ? {} : { ca: certificates } });
   try {
-    const pages = wanted
-      .slice(0, mostPages)
-      .flatMap((name) => [index.default, ...index.extra].map((base) => pageOf(base, name)));
+    const pages = [...wanted.slice(0, mostPages), builder].flatMap((name) =>
+      [index.default, ...index.extra].map((base) => pageOf(base, name)),
+    );
     const links = await Promise.all(pages.map((page) => linkedFiles(page, agent, signal)));
     for (const link of links.flat()) add(link, false);
   } finally {

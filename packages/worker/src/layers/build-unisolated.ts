@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
-import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { SandboxExit } from "../drivers/driver.ts";
+import { removeTree } from "../host/remove-tree.ts";
 import { type BuildInputs, findCertificates, installFailed, installProgress } from "./build.ts";
 import { installArgv, installEnviron } from "./install.ts";
 import type { LayerProgress } from "./store.ts";
@@ -43,5 +43,5 @@ export async function buildUnisolated(
   });
   signal.throwIfAborted();
   if (exit.code !== 0) throw installFailed(output, exit, null, []);
-  for (const temporary of [".cache", ".tmp"]) await rm(join(venv, temporary), { recursive: true, force: true });
+  for (const temporary of [".cache", ".tmp"]) await removeTree(join(venv, temporary));
 }

@@ -1,9 +1,11 @@
 import { existsSync } from "node:fs";
-import { chmod, lchown, lstat, mkdir, mkdtemp, readdir, readFile, rm, statfs } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readFile, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { formatSize, type SandpoolError } from "@sandpool/protocol";
 import type { Driver, Sandbox, SandboxExit } from "../drivers/driver.ts";
 import { fail } from "../fail.ts";
+import { removeTree } from "../host/remove-tree.ts";
+import { runTool } from "../host/run.ts";
 import { findAllowedHosts } from "./allowed-hosts.ts";
 import type { Dependencies } from "./dependencies.ts";
 import { type EgressProxy, startEgressProxy } from "./egress.ts";
@@ -34,6 +36,7 @@ const certificateFiles = [
   "/etc/ssl/cert.pem",
 ];
 const watchMs = 500;
+const changeTimeoutMs = 10 * 60_000;
 
 /**
  * Installs dependencies into `folder/venv` inside a sandbox without capabilities, whose only way out is the egress proxy. Afterwards everything
@@ -58,9 +61,11 @@ export async function buildIsolated(
   await chmod(socketFolder, 0o711);
   let proxy: EgressProxy | null = null;
   try {
+    const { local } = inputs.dependencies;
+    const source = local ? await copySource(inputs.tree, join(dirname(folder), "source")) : inputs.tree;
     proxy = await startEgressProxy(socketFolder, hosts, inputs.downloadBytes);
-    await runInstall(inputs, venv, proxy, certificates, signal, progress);
-    for (const temporary of [".cache", ".tmp"]) await rm(join(venv, temporary), { recursive: true, force: true });
+    await runInstall(inputs, source, venv, proxy, certificates, signal, progress);
+    for (const temporary of [".cache", ".tmp"]) await removeTree(join(venv, temporary));
     await takeOver(venv);
   } finally {
     await proxy?.close();
@@ -68,8 +73,16 @@ export async function buildIsolated(
   }
 }
 
+/** Packages of the archive itself are built where they lie, and their builds write beside them. It goes with the folder it is in. */
+async function copySource(tree: string, copy: string): Promise<string> {
+  await change("cp", ["-R", "-P", "--", tree, copy]);
+  await change("chmod", ["-R", "a+rwX", "--", copy]);
+  return copy;
+}
+
 async function runInstall(
   inputs: BuildInputs,
+  source: string,
   venv: string,
   proxy: EgressProxy,
   certificates: string | null,
@@ -79,7 +92,7 @@ async function runInstall(
   const mounts = [
     { source: venv, target: insideVenv, readOnly: false },
     { source: inputs.uv.path, target: "/sandpool/uv", readOnly: true },
-    { source: inputs.tree, target: "/env", readOnly: true },
+    { source, target: "/env", readOnly: source === inputs.tree },
   ];
   if (certificates !== null)
     mounts.push({ source: certificates, target: "/sandpool/certificates.pem", readOnly: true });
@@ -189,16 +202,16 @@ export function findCertificates(): string | null {
   return [process.env.SSL_CERT_FILE ?? "", ...certificateFiles].find((path) => path !== "" && existsSync(path)) ?? null;
 }
 
-/** Gives a tree that a sandbox wrote to the host's root and takes its set-id and foreign write bits. Links are never followed. */
+/**
+ * Gives a tree that a sandbox wrote to the host's root and takes its set-id and foreign write bits. Links are never followed. By the host's
+ * tools, which go from folder to folder: such a tree may be deeper than a path can be long.
+ */
 async function takeOver(path: string): Promise<void> {
-  const status = await lstat(path);
-  const uid = process.geteuid?.() ?? 0;
-  const gid = process.getegid?.() ?? 0;
-  if (uid === 0) await lchown(path, uid, gid);
-  if (status.isSymbolicLink()) return;
-  await chmod(path, (status.mode & 0o755) | (status.isDirectory() ? 0o555 : 0o444));
-  if (!status.isDirectory()) return;
-  const names = await readdir(path);
-  for (let at = 0; at < names.length; at += 16)
-    await Promise.all(names.slice(at, at + 16).map((name) => takeOver(join(path, name))));
+  if (process.geteuid?.() === 0) await change("chown", ["-hR", "0:0", "--", path]);
+  await change("chmod", ["-R", "u+rwX,go+rX,go-w,a-st", "--", path]);
+}
+
+async function change(tool: string, args: readonly string[]): Promise<void> {
+  const { code, signal, stderr } = await runTool(tool, args, { timeoutMs: changeTimeoutMs });
+  if (code !== 0) throw new Error(`${tool} for a layer ended with ${signal ?? code}: ${stderr.trim().slice(0, 300)}`);
 }

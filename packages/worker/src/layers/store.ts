@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
-import { access, mkdir, rename, rm } from "node:fs/promises";
+import { access, mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
+import { removeTree } from "../host/remove-tree.ts";
 
 /** A read-only folder of installed dependencies. */
 export interface Layer {
@@ -29,7 +30,7 @@ interface RunningBuild {
 /** Layers under `folder`: `<key>/venv`, published whole by one rename; what a crash left half built is removed when the store is opened. */
 export async function openLayerStore(folder: string): Promise<LayerStore> {
   const incoming = join(folder, "incoming");
-  await rm(incoming, { recursive: true, force: true });
+  await removeTree(incoming);
   await mkdir(incoming, { recursive: true, mode: 0o711 });
   const running = new Map<string, RunningBuild>();
 
@@ -56,7 +57,7 @@ export async function openLayerStore(folder: string): Promise<LayerStore> {
         await rename(join(work, "layer"), join(folder, key));
       } finally {
         running.delete(key);
-        await rm(work, { recursive: true, force: true });
+        await removeTree(work);
       }
     })();
     done.catch(() => {});

@@ -1,5 +1,5 @@
-import { rm } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
+import { removeTree } from "../host/remove-tree.ts";
 import type { PoolCore } from "./core.ts";
 import { closeDeadlineMs } from "./plan.ts";
 import type { Shard } from "./shards/shard.ts";
@@ -16,7 +16,7 @@ export async function closePool(core: PoolCore): Promise<void> {
     (result) => (result.status === "rejected" ? [result.reason as unknown] : []),
   );
   core.turn.forget();
-  if (core.plan.workspacesFolder !== null) await rm(core.plan.workspacesFolder, { recursive: true, force: true });
+  if (core.plan.workspacesFolder !== null) await removeTree(core.plan.workspacesFolder);
   if (failures.length > 0) throw failures[0];
 }
 

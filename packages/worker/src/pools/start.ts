@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
-import { rm } from "node:fs/promises";
 import type { Layout, StartTiming } from "@sandpool/protocol";
+import { removeTree } from "../host/remove-tree.ts";
 import type { CreateOptions } from "../worker.ts";
 import { PoolCore } from "./core.ts";
 import type { PoolPlan } from "./plan.ts";
@@ -49,7 +49,7 @@ export async function startPool(
     return { core: makeCore(plan, layout, seed, running), report: makeReport(started.map((shard) => shard.reply)) };
   } catch (error) {
     await Promise.all(running.map((shard) => shard.sandbox.kill()));
-    if (plan.workspacesFolder !== null) await rm(plan.workspacesFolder, { recursive: true, force: true });
+    if (plan.workspacesFolder !== null) await removeTree(plan.workspacesFolder);
     throw error;
   }
 }

@@ -131,6 +131,70 @@ test("an install reaches nothing but the index and its file hosts, and the refus
   });
 });
 
+/** A package of the archive whose build, with nothing downloaded, runs this Python in the sandbox. */
+const building = (python: string): TarEntry[] => [
+  ...requirements("./package\n"),
+  {
+    name: "package/pyproject.toml",
+    content: '[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n',
+  },
+  { name: "package/b.py", content: `import os\nos.chdir("/sandpool/venv")\n${python}` },
+];
+/** Twelve thousand characters deep, where a path may have 4,096. */
+const DEEP = 'for _ in range(60):\n    os.mkdir("d" * 200)\n    os.chdir("d" * 200)\n';
+const SHUT = 'os.makedirs("shut/inner")\nos.chmod("shut", 0)\n';
+
+test("what a failed build leaves is removed, however deep or shut, and the failure is the build's", {
+  timeout: timeoutMs,
+}, async () => {
+  for (const left of [DEEP, SHUT]) {
+    const failed = ensure(building(`${left}raise SystemExit("gave up on purpose")\n`));
+    await expect(failed).rejects.toMatchObject({
+      code: "dependency_failed",
+      message: expect.stringContaining("gave up on purpose"),
+    });
+  }
+  expect(await layerNames()).toEqual([]);
+});
+
+test("what a build leaves in a layer belongs to the host's root to the last folder, with no set-id bit", {
+  timeout: timeoutMs,
+}, async () => {
+  const files = 'open("set_id", "w").close()\nos.chmod("set_id", 0o6777)\nos.symlink("/etc/shadow", "link")\n';
+  const wheel = `import zipfile
+def build_wheel(folder, settings=None, metadata=None):
+    with zipfile.ZipFile(folder + "/p-1-py3-none-any.whl", "w") as file:
+        file.writestr("p-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: p\\nVersion: 1\\n")
+        file.writestr("p-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        file.writestr("p-1.dist-info/RECORD", "")
+    return "p-1-py3-none-any.whl"
+`;
+  const guarded = `if not os.path.exists("set_id"):\n${[files, SHUT, DEEP].join("").replace(/^(?=.)/gm, "    ")}${wheel}`;
+  const shadow = await lstat("/etc/shadow");
+  const layer = await ensure(building(guarded));
+  const venv = layer?.venv ?? "";
+  const foreign = ["(", "-not", "-uid", "0", "-o", "-perm", "/7022", "-not", "-type", "l", ")"];
+  const { stdout } = await run("find", [venv, ...foreign]);
+  expect(stdout).toBe("");
+  expect((await lstat(join(venv, "shut"))).mode & 0o777).toBe(0o755);
+  expect((await lstat(join(venv, "set_id"))).mode & 0o7777).toBe(0o755);
+  expect((await lstat("/etc/shadow")).mode).toBe(shadow.mode);
+  await run("rm", ["-rf", join(dataDir, "layers", layer?.key ?? "none")]);
+});
+
+test("a package of the archive alone is built with what the index has to build it", {
+  timeout: timeoutMs,
+}, async () => {
+  const setup = 'from setuptools import setup\nsetup(name="p", version="1", py_modules=["p"])\n';
+  const layer = await ensure([
+    ...requirements("./package\n"),
+    { name: "package/setup.py", content: setup },
+    { name: "package/p.py" },
+  ]);
+  const { stdout } = await run("find", [layer?.venv ?? "", "-name", "p.py"]);
+  expect(stdout).toMatch(/site-packages\/p\.py\n$/);
+});
+
 test("when the last create that waits gives up, the build ends", { timeout: timeoutMs }, async () => {
   const abort = new AbortController();
   const started = Promise.withResolvers<void>();
