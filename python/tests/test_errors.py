@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import sandpool
@@ -31,6 +34,15 @@ def test_a_code_of_the_server_becomes_its_family(status: int, code: str, family:
     assert type(error) is family
     assert (error.code, error.hint, error.details) == (code, "do", {"a": 1, "status": status})
     assert str(error) == "what\n  do"
+
+
+def test_every_code_of_the_client_stands_in_the_documentation() -> None:
+    repository = Path(__file__).parents[2]
+    documented = set(re.findall(r"^\| `(\w+)`", (repository / "docs/errors.md").read_text(), re.MULTILINE))
+    sources = [path.read_text() for path in (repository / "python/src").rglob("*.py")]
+    made = {code for source in sources for code in re.findall(r"\b(?:default_)?code ?= ?\"(\w+)\"", source)}
+    assert len(made) > 10
+    assert made <= documented
 
 
 def test_a_failed_environment_names_its_row_kind_and_stderr() -> None:

@@ -55,6 +55,23 @@ export const ERROR_CODES = {
   listen_refused: { status: null, meaning: "The server will not listen on this address as asked." },
   credentials_refused: { status: null, meaning: "The credentials file or its folder is not safe to write or read." },
   connection_failed: { status: null, meaning: "The client could not reach the server." },
+  invalid_argument: { status: null, meaning: "The client refused an argument; nothing was sent." },
+  bad_environment: { status: null, meaning: "The environment given has no program, or holds what an archive cannot." },
+  no_server_configured: { status: null, meaning: "No server was named, and the credentials file names none." },
+  no_key: { status: null, meaning: "There is no key for the server that was named." },
+  bad_credentials_file: {
+    status: null,
+    meaning: "The credentials file cannot be read, or is not what the server writes.",
+  },
+  protocol_violation: {
+    status: null,
+    meaning: "A reply is not what the protocol says: another program or version answers.",
+  },
+  row_failed: { status: null, meaning: 'Rows of a batch failed in a pool with `errors="raise"`.' },
+  not_in_this_version: { status: null, meaning: "The client does not have this option or call yet." },
+  not_permitted: { status: null, meaning: "The command may not end another user's server." },
+  interrupted: { status: null, meaning: "A signal ended the command before it was done." },
+  usage: { status: null, meaning: "The command line is wrong; the exit code is 2." },
 } as const satisfies Record<string, ErrorMeaning>;
 
 /** One of the codes in {@link ERROR_CODES}. */

@@ -1,10 +1,12 @@
-/** Codes the client makes itself; every other code comes from the server and stands in docs/errors.md. */
+/** Codes the client makes itself; they and those of the server stand in docs/errors.md. */
 export type ClientErrorCode =
-  | "connection_failed"
-  | "no_server_configured"
   | "bad_credentials_file"
   | "bad_environment"
+  | "connection_failed"
   | "invalid_argument"
+  | "no_key"
+  | "no_server_configured"
+  | "pool_busy"
   | "pool_closed"
   | "protocol_violation"
   | "row_failed";

@@ -24,7 +24,7 @@ class SandpoolError(Exception):
         details: further facts, by name.
     """
 
-    default_code = "client_error"
+    default_code = "internal"
 
     def __init__(
         self,

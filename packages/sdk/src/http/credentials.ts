@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { SandpoolError } from "../errors.ts";
+import { ArgumentError, SandpoolError } from "../errors.ts";
 
 export interface Endpoint {
   url: string;
@@ -38,7 +38,7 @@ export function discoverEndpoint(
   const key = explicit.apiKey ?? keyFor(origin, explicit.url !== undefined, file, variables);
   if (!key) {
     throw new SandpoolError(
-      "no_server_configured",
+      "no_key",
       `No key for ${origin}: neither SANDPOOL_API_KEY nor the credentials file has one for this url.`,
       {
         hint: `Set SANDPOOL_URL=${origin} together with SANDPOOL_API_KEY, or make a key with "sandpool keys create" on the server.`,
@@ -47,7 +47,7 @@ export function discoverEndpoint(
   }
   if (!/^[\x21-\x7e]+$/.test(key)) {
     throw new SandpoolError(
-      "no_server_configured",
+      "no_key",
       "The key holds characters a key never has; expected printable ASCII without spaces.",
       {
         hint: "Check SANDPOOL_API_KEY for quotes or a newline.",
@@ -93,12 +93,9 @@ function readCredentials(path: string): Partial<Endpoint> {
 function normaliseUrl(text: string): string {
   const url = URL.parse(text);
   if (url === null || !["http:", "https:"].includes(url.protocol)) {
-    throw new SandpoolError(
-      "no_server_configured",
+    throw new ArgumentError(
       `The server's url is ${JSON.stringify(text)}; expected http://host:port or https://host:port.`,
-      {
-        hint: "Correct SANDPOOL_URL, the url option or the credentials file.",
-      },
+      { hint: "Correct SANDPOOL_URL, the url option or the credentials file." },
     );
   }
   return (url.origin + url.pathname).replace(/\/+$/, "");

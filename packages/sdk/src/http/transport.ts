@@ -66,7 +66,10 @@ export class Transport {
       await this.send("HEAD", path, { retries: 3, signal }, async () => undefined);
       return true;
     } catch (error) {
-      if (error instanceof SandpoolError && error.status === 404) return false;
+      if (!(error instanceof SandpoolError) || error.status === undefined) throw error;
+      if (error.status === 404) return false;
+      // A reply to HEAD has no body to say why; the same refusal of something cheap does.
+      await this.json("GET", "/v1/pools", { signal });
       throw error;
     }
   }
@@ -89,7 +92,6 @@ export class Transport {
       body: (options.body as string | Uint8Array<ArrayBuffer> | undefined) ?? null,
     });
     if (response.ok) return await read(response);
-    if (method === "HEAD") throw errorFromWire(response.status, headError(path, response.status));
     throw errorFromWire(response.status, await readJsonOrNull(response));
   }
 
@@ -102,12 +104,6 @@ export class Transport {
       hint: `Check that the server runs ("sandpool doctor") and that SANDPOOL_URL is right; start one with "sandpool up".`,
     });
   }
-}
-
-/** A reply to HEAD has no body, so its error is made from the status. */
-function headError(path: string, status: number): unknown {
-  const code = status === 401 ? "unauthorized" : status === 404 ? "not_found" : "request_failed";
-  return { error: { code, message: `HEAD ${path} was answered with status ${status}.`, hint: null, details: {} } };
 }
 
 async function readJsonOrNull(response: Response): Promise<unknown> {

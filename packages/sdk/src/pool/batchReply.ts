@@ -78,7 +78,9 @@ function readList(field: DecodedField): Value[] {
 function readInfos(field: DecodedField | undefined): Map<number, ValueObject> {
   const infos = field === undefined || field.data.length === 0 ? {} : decodeText(field.data.toString("utf8"));
   if (!isValueObject(infos)) throw violation("infos that are not an object keyed by row");
-  return new Map(Object.entries(infos).map(([row, info]) => [Number(row), info as ValueObject]));
+  // An info that is itself a tag that decoded to something else is kept, under a name of its own.
+  const asObject = (info: Value): ValueObject => (isValueObject(info) ? info : { sandpool_info: info });
+  return new Map(Object.entries(infos).map(([row, info]) => [Number(row), asObject(info)]));
 }
 
 function readTiming(value: unknown): BatchTiming {

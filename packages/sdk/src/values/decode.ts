@@ -1,4 +1,4 @@
-import { itemBytesOf, viewAsTypedArray } from "./dtypes.ts";
+import { isScalarDtype, isWireDtype, itemBytesOf, viewAsTypedArray } from "./dtypes.ts";
 import { parseJson } from "./json.ts";
 import { NdArray } from "./ndarray.ts";
 import { GraphInstance, Tuple, type Value } from "./types.ts";
@@ -43,16 +43,15 @@ function decodeTag(tag: string, payload: unknown, depth: number): Value | undefi
       if (!Array.isArray(payload)) break;
       return Tuple.fromItems(payload.map((item) => decodeValue(item, depth + 1)));
     case "$bytes":
-      if (typeof payload !== "string") break;
-      return Buffer.from(payload, "base64");
+      return decodeBase64(payload) ?? undefined;
     case "$float":
       if (payload === "nan") return Number.NaN;
       if (payload === "inf") return Number.POSITIVE_INFINITY;
       if (payload === "-inf") return Number.NEGATIVE_INFINITY;
       break;
     case "$graph": {
-      if (typeof payload !== "object" || payload === null) break;
-      const graph = payload as { nodes?: unknown; edges?: unknown; edge_links?: unknown };
+      if (!isGraph(payload)) break;
+      const graph = payload;
       const [nodes, edges, links] = [graph.nodes, graph.edges, graph.edge_links].map((part) =>
         decodeValue(part ?? null, depth + 1),
       );
@@ -65,12 +64,22 @@ function decodeTag(tag: string, payload: unknown, depth: number): Value | undefi
 function decodeArray(payload: unknown): Value | undefined {
   if (!Array.isArray(payload) || payload.length !== 3) return undefined;
   const [dtype, shape, base64] = payload as [unknown, unknown, unknown];
-  if (typeof dtype !== "string" || !isShape(shape) || typeof base64 !== "string") return undefined;
-  const bytes = Buffer.from(base64, "base64");
+  const bytes = decodeBase64(base64);
+  if (typeof dtype !== "string" || !isWireDtype(dtype) || !isShape(shape) || bytes === null) return undefined;
   const expectedBytes = itemBytesOf(dtype) * shape.reduce((product, length) => product * length, 1);
   if (bytes.length !== expectedBytes) return undefined;
   const array = new NdArray(dtype, shape, viewAsTypedArray(dtype, bytes));
-  return shape.length === 0 && /^.[fiub]/.test(dtype) ? array.item() : array;
+  return shape.length === 0 && isScalarDtype(dtype) ? array.item() : array;
+}
+
+/** Null for what is no base64; Node's own decoder skips what it does not know. */
+function decodeBase64(text: unknown): Buffer | null {
+  if (typeof text !== "string" || text.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(text)) return null;
+  return Buffer.from(text, "base64");
+}
+
+function isGraph(value: unknown): value is { nodes: unknown; edges: unknown; edge_links: unknown } {
+  return typeof value === "object" && value !== null && "nodes" in value && "edges" in value && "edge_links" in value;
 }
 
 function isShape(value: unknown): value is number[] {

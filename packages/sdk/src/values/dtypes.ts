@@ -36,6 +36,20 @@ const CONSTRUCTORS: Readonly<Record<string, ArrayDataConstructor>> = {
   b1: Uint8Array,
 };
 
+// The dtypes that may cross the wire, as in the Python client: numbers, booleans, dates and fixed-length text.
+const WIRE_DTYPE =
+  /^(?:\|b1|[|<>=]?[iu][1248]|[<>]f(?:2|4|8|16)|[<>]c(?:8|16|32)|[<>][mM]8(?:\[\d{0,6}[A-Za-zμ]{1,2}\])?|\|S\d{1,7}|[<>]U\d{1,6})$/;
+
+/** Whether a dtype string from the wire is one that a client reads. */
+export function isWireDtype(dtype: string): boolean {
+  return WIRE_DTYPE.test(dtype);
+}
+
+/** Whether one item of the dtype is a plain number, bigint or boolean in JavaScript. */
+export function isScalarDtype(dtype: string): boolean {
+  return dtype[1] !== "c" && dtype.slice(1) in CONSTRUCTORS;
+}
+
 /**
  * Views bytes as the typed array of a numpy dtype string such as `<f4`. Complex numbers become pairs of floats, booleans and
  * dtypes without a JavaScript equivalent (text, dates, records) stay bytes. Copies only when the bytes are not aligned.

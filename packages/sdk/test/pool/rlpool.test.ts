@@ -4,6 +4,7 @@ import { type NdArray, RLPool, type RowsFailedError, Sandpool, SandpoolError } f
 import { startServer, type TestServer } from "../support/server.ts";
 
 const COUNTING = join(import.meta.dirname, "../fixtures/counting");
+const TAGS = join(import.meta.dirname, "../fixtures/tags");
 const FAULTY = join(import.meta.dirname, "../fixtures/faulty");
 
 let server: TestServer;
@@ -49,6 +50,25 @@ describe("a pool", { timeout: 60_000 }, () => {
     await pool.close();
     await pool.close();
     await expect(pool.step([0, 0, 0])).rejects.toMatchObject({ code: "pool_closed" });
+  });
+
+  test("a malformed tag costs its row and never the batch", async () => {
+    await using pool = await RLPool.create(TAGS, { n: 2, start: "spawn", warn: false }, connection);
+    const malformed = [
+      '{"$nd":["|O",[1],"AAAAAAAAAAA="]}',
+      '{"$nd":["<f4",[2],"AAAA"]}',
+      '{"$tuple":3}',
+      '{"$what":1}',
+    ];
+    for (const text of malformed) {
+      const { observations, errors } = await pool.step(['"fine"', text]);
+      expect([observations, errors.get(1)?.kind, errors.size]).toEqual([["fine", null], "protocol", 1]);
+      await pool.reset({ where: [1] });
+    }
+    for (const text of ['{"$graph":{}}', '{"$nd":["<M8[zz]",[1],"AAAAAAAAAAA="]}', '{"__proto__":{"$float":"nan"}}']) {
+      const { observations, errors, infos } = await pool.step(['"fine"', text]);
+      expect([(observations as unknown[])[0], errors.size, "said" in (infos[1] ?? {})]).toEqual(["fine", 0, true]);
+    }
   });
 
   test("steps only the selected rows, in the order of where", async () => {

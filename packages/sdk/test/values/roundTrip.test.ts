@@ -70,6 +70,11 @@ describe("values over the wire", () => {
     expect(decodeValue({ $nd: ["<i8", [], "AQAAAAAAIAA="] })).toBe(9007199254740993n);
   });
 
+  test("a scalar that JavaScript has no number for stays an array of its bytes", () => {
+    const value = decodeValue({ $nd: ["<f16", [], "AAAAAAAAAIAAQAAAAAAAAA=="] });
+    expect(value).toBeInstanceOf(NdArray);
+  });
+
   test("a half-precision array is read exactly", () => {
     expect((decodeValue({ $nd: ["<f2", [2], "AD4AwA=="] }) as NdArray).toList()).toEqual([1.5, -2]);
   });
@@ -80,6 +85,17 @@ describe("a hostile value", () => {
     [{ $nd: ["<f4", [2], "AAAA"] }],
     [{ $nd: ["<f4", [-1], ""] }],
     [{ $nd: 3 }],
+    [{ $nd: ["<f4", [1], "not base64!"] }],
+    [{ $nd: ["|O", [1], "AAAAAAAAAAA="] }],
+    [{ $nd: ["(2,2)f4", [1], "AAAAAAAAAAAAAAAAAAAAAA=="] }],
+    [{ $nd: ["<f3", [], "AAAA"] }],
+    [{ $nd: ["<f4", [true], "AADAPw=="] }],
+    [{ $nd: ["", [], ""] }],
+    [{ $nd: [["<f4"], [1], "AADAPw=="] }],
+    [{ $bytes: "!" }],
+    [{ $bytes: [1] }],
+    [{ $graph: {} }],
+    [{ $graph: [1] }],
     [{ $float: "seven" }],
     [{ $tuple: 3 }],
     [{ $pickle: "gASVAAAAAAAAAC4=" }],
