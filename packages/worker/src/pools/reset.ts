@@ -69,7 +69,7 @@ function resetDown(shard: Shard, delivery: Delivery, hard: boolean, limitMs: num
     isSettled = true;
     clearTimeout(timer);
     if (shard.running !== null) sendReset(shard, delivery, onResult);
-    else onResult(failRows(shard, delivery, shard.failure ?? stillStarting(shard), true));
+    else onResult(failRows(shard, delivery, shard.failure ?? stillStarting(shard)));
   };
   void restarting.then(settle, settle);
 }

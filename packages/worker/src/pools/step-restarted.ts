@@ -1,15 +1,16 @@
 import type { BatchEncoding } from "../worker.ts";
 import type { ActionPayload } from "./actions.ts";
 import { mergeResults, type PartialResult } from "./batches/merge.ts";
+import type { ShardResult } from "./batches/result.ts";
 import type { PoolCore } from "./core.ts";
-import { rowsOf } from "./rows/select.ts";
+import { rowsOf, type ShardSelection } from "./rows/select.ts";
 import { type Delivery, deliver, failRows, type OnResult } from "./shards/deliver.ts";
 import { asStepResult, type ShardFailure } from "./shards/failure.ts";
 import { markReady, type Shard } from "./shards/shard.ts";
 
 /**
  * A step of a shard that was started again: rows that were reset since are stepped. The others still hold their error, or, in an autoreset
- * mode, are reset now: that is the mode's pending reset.
+ * mode and once a reply has told it, are reset now: that is the mode's pending reset.
  */
 export function stepRestarted(
   core: PoolCore,
@@ -21,40 +22,52 @@ export function stepRestarted(
 ): void {
   const unready = shard.unready ?? new Set<number>();
   const selected = rowsOf(step.part, shard.range);
-  const waiting = selected.filter((row) => unready.has(row));
+  const isAutoreset = core.plan.request.autoreset !== null;
+  const failing = selected.filter((row) => unready.has(row) && (!isAutoreset || shard.untold.has(row)));
+  const pending = selected.filter((row) => unready.has(row) && isAutoreset && !shard.untold.has(row));
   const ready = selected.filter((row) => !unready.has(row));
-  if (waiting.length === 0) {
+  if (ready.length === selected.length) {
     deliver(shard, step, onResult);
     return;
   }
+  const partOf = (rows: readonly number[]): ShardSelection => ({
+    shard: step.part.shard,
+    rows,
+    offset: 0,
+    count: rows.length,
+  });
 
-  const stepReady = (waitingResult: PartialResult): void => {
+  const answered: PartialResult[] = [];
+  const answer = (rows: readonly number[], result: ShardResult): void => {
+    if (rows.length > 0) answered.push({ rows, result });
+  };
+  const stepReady = (): void => {
     if (ready.length === 0) {
-      onResult(waitingResult.result);
+      onResult(mergeResults(answered, step.columns));
       return;
     }
     const positions = ready.map((row) => step.part.offset + selected.indexOf(row));
-    const part = { shard: step.part.shard, rows: ready, offset: 0, count: ready.length };
-    deliver(shard, { ...step, part, body: payload.subset(positions) }, (result) => {
-      onResult(result instanceof Error ? result : mergeResults([waitingResult, { rows: ready, result }], step.columns));
+    deliver(shard, { ...step, part: partOf(ready), body: payload.subset(positions) }, (result) => {
+      if (result instanceof Error) onResult(result);
+      else {
+        answer(ready, result);
+        onResult(mergeResults(answered, step.columns));
+      }
     });
   };
 
-  const part = { shard: step.part.shard, rows: waiting, offset: 0, count: waiting.length };
-  if (core.plan.request.autoreset === null) {
-    stepReady({
-      rows: waiting,
-      result: failRows(shard, { ...step, part }, shard.failure as ShardFailure, true),
-    });
+  answer(failing, failRows(shard, { ...step, part: partOf(failing) }, shard.failure as ShardFailure));
+  if (pending.length === 0) {
+    stepReady();
     return;
   }
   const columns = core.columns("reset", encoding);
-  const head = `"encoding":"${encoding}","seeds":null,"hard":false,"offset":0,"total":${waiting.length}`;
+  const head = `"encoding":"${encoding}","seeds":null,"hard":false,"offset":0,"total":${pending.length}`;
   const reset: Delivery = {
     ...step,
     operation: "reset",
     columns,
-    part,
+    part: partOf(pending),
     body: Buffer.from('{"options":null}'),
     makeHead: (sequence, _part, rows) => `{"op":"reset","seq":${sequence},"rows":${rows},${head}}`,
   };
@@ -63,7 +76,8 @@ export function stepRestarted(
       onResult(result);
       return;
     }
-    markReady(shard, waiting);
-    stepReady({ rows: waiting, result: asStepResult(result, columns, step.columns) });
+    markReady(shard, pending);
+    answer(pending, asStepResult(result, columns, step.columns));
+    stepReady();
   });
 }

@@ -213,24 +213,30 @@ test("a shard is started again with later episodes, and its rows hold their erro
   const head = driver.agents[2]?.requests[0]?.head;
   expect(head).toMatchObject({ first: 2, count: 2, seed: 5, episode_offset: 1, first_reset: false });
   const held = parseJson(await pool.step(jsonActions(1, [1, 2, 3, 4]), "json"));
-  expect(held.infos[3]).toMatchObject({ sandpool_error: { kind: "crash", signal: "SIGKILL", repeated: true } });
+  expect(held.infos[3]).toMatchObject({ sandpool_error: { kind: "crash", signal: "SIGKILL" } });
+  expect(held.infos[3]?.sandpool_error).not.toHaveProperty("repeated");
   expect(parseJson(await pool.reset({ seq: 2, where: [3] }, Buffer.from("{}"), "json")).obs).toEqual([[3, 0]]);
   const mixed = parseJson(await pool.step(jsonActions(3, [1, 2, 3, 4]), "json"));
   expect(mixed).toMatchObject({ obs: [[0, 2], [1, 2], null, [3, 1]], rewards: [1, 2, 0, 4], failed: [2] });
+  expect(mixed.infos[2]).toMatchObject({ sandpool_error: { kind: "crash", repeated: true } });
   await pool.reset({ seq: 4 }, Buffer.from("{}"), "json");
   const { columns } = parseBinary(await pool.step(arrayActions(5, [1, 2, 3, 4]), "binary"));
   expect(columns).toMatchObject({ rewards: [1, 2, 3, 4], infos: {} });
 });
 
-test("in an autoreset mode the first step after a restart is the pending reset", async () => {
+test("in an autoreset mode a death between batches is told once, by the row's next step, and the one after it is the pending reset", async () => {
   const pool = await pools.create({ n: 2, shards: 1, autoreset: "next_step" });
   await pool.step(arrayActions(1, [1, 2]), "binary");
   driver.agents[0]?.die({ code: 1, signal: null });
   await until(() => driver.agents[1]?.requests.length === 2);
-  const { columns } = parseBinary(await pool.step(arrayActions(2, [8, 9]), "binary"));
-  expect(columns).toEqual({ obs: [0, 0, 1, 0], rewards: [0, 0], terminated: [0, 0], truncated: [0, 0], infos: {} });
-  expect(driver.agents[1]?.requests.at(-1)?.head.op).toBe("reset");
-  expect(parseBinary(await pool.step(arrayActions(3, [8, 9]), "binary")).columns.rewards).toEqual([8, 9]);
+  const told = parseJson(await pool.step({ ...jsonActions(2, [8]), where: [1] }, "json"));
+  expect(told).toMatchObject({ truncated: [true], failed: [1], infos: [{ sandpool_error: { kind: "crash" } }] });
+  expect(told.infos[0]?.sandpool_error).not.toHaveProperty("repeated");
+  const mixed = parseJson(await pool.step(jsonActions(3, [8, 9]), "json"));
+  expect(mixed).toMatchObject({ obs: [null, [1, 0]], rewards: [0, 0], truncated: [true, false], failed: [0] });
+  const { columns } = parseBinary(await pool.step(arrayActions(4, [8, 9]), "binary"));
+  expect(columns).toMatchObject({ rewards: [0, 9], truncated: [0, 0], infos: {} });
+  expect(driver.agents[1]?.requests.slice(2).map(({ head }) => head.op)).toEqual(["reset", "reset", "step"]);
 });
 
 test("a shard that cannot be started again three times is lost until a hard reset", async () => {

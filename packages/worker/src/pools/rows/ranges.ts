@@ -4,6 +4,11 @@ export interface RowRange {
   count: number;
 }
 
+/** Global indices of a range's rows. */
+export function rowsIn({ first, count }: RowRange): number[] {
+  return Array.from({ length: count }, (_, local) => first + local);
+}
+
 /**
  * Splits n rows into contiguous ranges whose sizes differ by one at most; the longer ones come first.
  *

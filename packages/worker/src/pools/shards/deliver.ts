@@ -25,7 +25,7 @@ export type OnResult = (result: ShardResult | Error) => void;
 export function deliver(shard: Shard, delivery: Delivery, onResult: OnResult): void {
   const { running } = shard;
   if (running === null) {
-    onResult(failRows(shard, delivery, shard.failure ?? unknownFailure, true));
+    onResult(failRows(shard, delivery, shard.failure ?? unknownFailure));
     return;
   }
   const { part } = delivery;
@@ -44,7 +44,7 @@ export function deliver(shard: Shard, delivery: Delivery, onResult: OnResult): v
 export function deliverBeside(shard: Shard, delivery: Delivery, onResult: OnResult): void {
   const { running } = shard;
   if (running === null) {
-    onResult(failRows(shard, delivery, shard.failure ?? unknownFailure, true));
+    onResult(failRows(shard, delivery, shard.failure ?? unknownFailure));
     return;
   }
   let isLate = false;
@@ -60,9 +60,12 @@ export function deliverBeside(shard: Shard, delivery: Delivery, onResult: OnResu
   });
 }
 
-/** The rows of a part, failed with their sandbox. */
-export function failRows(shard: Shard, delivery: Delivery, failure: ShardFailure, repeated: boolean): ShardResult {
-  return failedResult(delivery.columns, rowsOf(delivery.part, shard.range), delivery.operation, failure, repeated);
+/** The rows of a part, failed with their sandbox; `repeated` for those that were told so before. */
+export function failRows(shard: Shard, delivery: Delivery, failure: ShardFailure): ShardResult {
+  const rows = rowsOf(delivery.part, shard.range);
+  const result = failedResult(delivery.columns, rows, delivery.operation, failure, (row) => !shard.untold.has(row));
+  if (delivery.operation !== "observe") for (const row of rows) shard.untold.delete(row);
+  return result;
 }
 
 function readReply(reply: AgentReply, { columns, part }: Delivery): ShardResult | Error {
@@ -76,7 +79,7 @@ function readReply(reply: AgentReply, { columns, part }: Delivery): ShardResult 
 
 function failWithSandbox(shard: Shard, running: RunningShard, delivery: Delivery, onResult: OnResult): void {
   shard.death(running).then(
-    (failure) => onResult(failRows(shard, delivery, failure, false)),
+    (failure) => onResult(failRows(shard, delivery, failure)),
     (error: unknown) => onResult(error as Error),
   );
 }

@@ -16,14 +16,16 @@ export function failedResult(
   rows: readonly number[],
   operation: string,
   failure: ShardFailure,
-  repeated: boolean,
+  isRepeated: (row: number) => boolean,
 ): ShardResult {
+  const [first, again] = [false, true].map((repeated) =>
+    JSON.stringify({ sandpool_error: rowError(failure, operation, repeated) }),
+  ) as [string, string];
   // Observations are what is kept, not the result of an operation: nothing failed there.
-  const info =
-    operation === "observe" ? "{}" : JSON.stringify({ sandpool_error: rowError(failure, operation, repeated) });
+  const infos = rows.map((row) => (operation === "observe" ? "{}" : isRepeated(row) ? again : first));
   return {
     rows: rows.length,
-    fragments: columns.map((column) => failedFragment(column, rows, info)),
+    fragments: columns.map((column) => failedFragment(column, rows, infos)),
     failed: operation === "observe" ? [] : rows,
     stragglers: [],
     warnings: [],
@@ -49,11 +51,12 @@ export function rowError(failure: ShardFailure, operation: string, repeated: boo
   };
 }
 
-function failedFragment(column: Column, rows: readonly number[], info: string): Buffer {
+function failedFragment(column: Column, rows: readonly number[], infos: readonly string[]): Buffer {
   if (column.form === "raw") return Buffer.alloc(column.rowBytes * rows.length, column.name === "truncated" ? 1 : 0);
   if (column.form === "members")
-    return Buffer.from(info === "{}" ? "" : rows.map((row) => `"${row}":${info}`).join(","));
-  const value = { infos: info, rewards: "0", terminated: "false", truncated: "true" }[column.name] ?? "null";
+    return Buffer.from(rows.flatMap((row, at) => (infos[at] === "{}" ? [] : [`"${row}":${infos[at]}`])).join(","));
+  if (column.name === "infos") return Buffer.from(infos.join(","));
+  const value = { rewards: "0", terminated: "false", truncated: "true" }[column.name] ?? "null";
   return Buffer.from(new Array<string>(rows.length).fill(value).join(","));
 }
 

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { rowsIn } from "../rows/ranges.ts";
 import type { Shard } from "./shard.ts";
 import { fixLayout, startShard } from "./start.ts";
 
@@ -48,6 +49,6 @@ async function startAgain(shard: Shard): Promise<void> {
     await running.sandbox.kill();
     throw error;
   }
-  shard.unready = new Set(Array.from({ length: range.count }, (_, local) => range.first + local));
+  shard.unready = new Set(rowsIn(range));
   shard.adopt(running);
 }

@@ -1,6 +1,6 @@
 import type { Layout } from "@sandpool/protocol";
 import type { PoolPlan } from "../plan.ts";
-import type { RowRange } from "../rows/ranges.ts";
+import { type RowRange, rowsIn } from "../rows/ranges.ts";
 import type { ShardFailure } from "./failure.ts";
 import { restartShard } from "./restart.ts";
 import { explainDeath, type RunningShard } from "./start.ts";
@@ -29,6 +29,8 @@ export class Shard {
   failure: ShardFailure | null = null;
   /** Rows not reset since the restart; null when there are none. */
   unready: Set<number> | null = null;
+  /** Rows whose failure with the sandbox no reply has told yet. */
+  untold: Set<number> = new Set();
   /** At least as many resets as any of its rows had since the pool's seed was set. */
   episodes = 1;
   generation = 0;
@@ -64,7 +66,10 @@ export class Shard {
 
   /** Why the sandbox ended; for those whose reply went missing with it. */
   async death(running: RunningShard): Promise<ShardFailure> {
-    this.#death ??= this.#explain(running);
+    if (this.#death === null) {
+      this.untold = new Set(rowsIn(this.range));
+      this.#death = this.#explain(running);
+    }
     return this.#death;
   }
 
@@ -112,7 +117,10 @@ export class Shard {
 export function markReady(shard: Shard, rows: readonly number[]): void {
   const { unready } = shard;
   if (unready === null) return;
-  for (const row of rows) unready.delete(row);
+  for (const row of rows) {
+    unready.delete(row);
+    shard.untold.delete(row);
+  }
   if (unready.size > 0) return;
   shard.unready = null;
   shard.failure = null;
