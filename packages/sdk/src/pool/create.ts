@@ -4,6 +4,7 @@ import type { Archive } from "../archive/pack.ts";
 import { ConnectionError, errorFromWire } from "../errors.ts";
 import { readNdjson } from "../http/ndjson.ts";
 import type { Transport } from "../http/transport.ts";
+import { requestJson } from "../values/json.ts";
 import { readDescription } from "./description.ts";
 import { type PoolOptions, toCreateRequest } from "./options.ts";
 
@@ -16,7 +17,7 @@ export async function createPool(
   const request = toCreateRequest(options);
   const archive = await packEnvironment(environmentPath);
   await uploadArchive(transport, archive, options);
-  const body = JSON.stringify({ archive: archive.sha256, entry: archive.entry, ...request });
+  const body = requestJson({ archive: archive.sha256, entry: archive.entry, ...request });
   const accept = "application/x-ndjson";
   return transport.send("POST", "/v1/pools", { body, accept, signal: options.signal }, (response) =>
     followCreation(response, options),

@@ -39,10 +39,10 @@ export class Observations {
     else this.updateValues(columns.values, rows);
   }
 
-  /** Every row: an array, or a dict or tuple of arrays, or a list of values. Later updates never change what was returned. */
+  /** Every row: an array, or a dict or tuple of arrays, or a list of values. Arrays are the caller's own: neither side's later writes reach the other. */
   current(): Value {
     if (this.layout.kind === "list") return [...this.values];
-    return this.assemble(this.layout.tree, (field) => this.fields[field] as NdArray);
+    return this.assemble(this.layout.tree, (field) => (this.fields[field] as NdArray).copy());
   }
 
   /** One row's observation, without the first axis. */

@@ -1,6 +1,7 @@
 import { ArgumentError } from "../errors.ts";
+import { describe } from "../values/describe.ts";
 import { encodeValue } from "../values/encode.ts";
-import type { ValueObject } from "../values/types.ts";
+import { isValueObject, type ValueObject } from "../values/types.ts";
 
 export interface PoolProgress {
   phase: "upload" | "layer" | "template" | "start" | "reset";
@@ -97,7 +98,24 @@ export function toCreateRequest(options: PoolOptions): Record<string, unknown> {
   return request;
 }
 
+/** Refuses a misspelt member, which would silently be as if it were not given. */
+export function refuseUnknown(call: string, given: object, known: readonly string[]): void {
+  const unknown = Object.keys(given).find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  throw new ArgumentError(`${call} has no option ${unknown}; expected one of ${known.join(", ")}.`);
+}
+
+/** Checks null, one plain object for all rows, or a list of plain objects and nulls. */
+export function checkObjects(name: string, value: unknown): void {
+  const items: readonly unknown[] = Array.isArray(value) ? value : [value];
+  const place = items.findIndex((item) => item !== null && !isValueObject(item));
+  if (place === -1) return;
+  const where = Array.isArray(value) ? `${name}[${place}]` : name;
+  throw new ArgumentError(`${where} is ${describe(items[place])}; expected a plain object or null.`);
+}
+
 function encodeConfig(config: NonNullable<PoolOptions["config"]> | null, n: number): unknown {
+  checkObjects("config", config);
   if (Array.isArray(config) && config.length !== n) {
     throw new ArgumentError(`config has ${config.length} items; expected one object, or a list of n = ${n}.`);
   }

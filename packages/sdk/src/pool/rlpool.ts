@@ -3,6 +3,7 @@ import { ArgumentError, SandpoolError } from "../errors.ts";
 import { discoverEndpoint } from "../http/credentials.ts";
 import { Transport } from "../http/transport.ts";
 import { encodeValue } from "../values/encode.ts";
+import { requestJson } from "../values/json.ts";
 import type { Value, ValueObject } from "../values/types.ts";
 import { type Actions, encodeStep } from "./actions.ts";
 import { Batches } from "./batches.ts";
@@ -11,7 +12,7 @@ import { createPool } from "./create.ts";
 import { readDescription } from "./description.ts";
 import { LeaseKeeper } from "./lease.ts";
 import { Observations } from "./observations.ts";
-import type { PoolOptions } from "./options.ts";
+import { checkObjects, type PoolOptions, refuseUnknown } from "./options.ts";
 import {
   type CallResult,
   errorsOf,
@@ -105,8 +106,8 @@ export class RLPool implements AsyncDisposable {
    */
   static async create(environmentPath: string, options: PoolOptions, connection: ConnectOptions = {}): Promise<RLPool> {
     const transport = connection.transport ?? new Transport(discoverEndpoint(connection));
-    const description = await createPool(transport, environmentPath, options);
     const mode = modeOf(options, false);
+    const description = await createPool(transport, environmentPath, options);
     return new RLPool(transport, description, await observe(transport, description), mode);
   }
 
@@ -117,13 +118,14 @@ export class RLPool implements AsyncDisposable {
   ): Promise<RLPool> {
     const transport = options.transport ?? new Transport(discoverEndpoint(options));
     const path = `/v1/pools/${encodeURIComponent(idOrName)}`;
-    const description = readDescription(await transport.json("GET", path, { retries: 3 }));
     const mode = modeOf(options, true);
+    const description = readDescription(await transport.json("GET", path, { retries: 3 }));
     return new RLPool(transport, description, await observe(transport, description), mode);
   }
 
   /** Resets rows (all by default). Rows that were not selected keep their last observation. */
   async reset(options: ResetOptions = {}): Promise<ResetResult> {
+    refuseUnknown("reset", options, ["seed", "where", "hard", "options"]);
     const selection = this.select(options.where);
     if (selection.count === 0)
       return { observations: this.lastObservations.current(), infos: fullInfos(null, this.n), errors: new Map() };
@@ -150,6 +152,7 @@ export class RLPool implements AsyncDisposable {
 
   /** Calls a method of the environments (not reset, step or close). */
   async call(name: string, options: CallOptions = {}): Promise<CallResult> {
+    refuseUnknown("call", options, ["args", "kwargs", "where", "timeoutSeconds"]);
     const { args = [], kwargs = {}, where = null, timeoutSeconds = null } = options;
     const encoded = { args: encodeValue(args, "args"), kwargs: encodeValue(kwargs, "kwargs") };
     return this.runCall({ call: "call", name, ...encoded, timeout: timeoutSeconds }, where);
@@ -238,6 +241,7 @@ export class RLPool implements AsyncDisposable {
   }
 
   private rowValues(what: string, value: ResetOptions["options"], selection: Selection): unknown {
+    checkObjects(what, value);
     if (!Array.isArray(value)) return encodeValue(value, what);
     return pickRows(what, value, selection, this.n).map((item, index) => encodeValue(item, `${what}[${index}]`));
   }
@@ -258,7 +262,10 @@ export class RLPool implements AsyncDisposable {
 }
 
 function modeOf(options: Pick<PoolOptions, "errors" | "warn" | "firstReset">, attached: boolean): PoolMode {
-  const { errors, warn, firstReset } = options;
+  const { errors = "rows", warn, firstReset } = options;
+  if (errors !== "rows" && errors !== "raise") {
+    throw new ArgumentError(`errors is ${JSON.stringify(errors)}; expected "rows" or "raise".`);
+  }
   return { raises: errors === "raise", warns: warn !== false, firstReset: firstReset !== false, attached };
 }
 
@@ -268,5 +275,5 @@ function observe(transport: Transport, description: PoolReply): Promise<BatchRep
 }
 
 function json(request: object): { body: string; contentType: string } {
-  return { body: JSON.stringify(request), contentType: "application/json" };
+  return { body: requestJson(request), contentType: "application/json" };
 }

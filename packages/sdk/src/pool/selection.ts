@@ -1,4 +1,5 @@
 import { ArgumentError } from "../errors.ts";
+import { describe } from "../values/describe.ts";
 
 /** Which rows a call is for: a mask of n booleans, or unique row indices. */
 export type Where = readonly boolean[] | readonly number[];
@@ -14,6 +15,11 @@ export interface Selection {
 /** Checks `where` before anything is sent. */
 export function selectRows(where: Where | null | undefined, n: number): Selection {
   if (where === null || where === undefined) return { rows: null, count: n, order: null };
+  if (!Array.isArray(where)) {
+    throw new ArgumentError(
+      `where is ${describe(where)}; expected a list of row indices, or a mask of ${n} booleans, or null.`,
+    );
+  }
   if (where.length > 0 && where.every((item) => typeof item === "boolean"))
     return selectMask(where as readonly boolean[], n);
   return selectIndices(where as readonly number[], n);

@@ -1,19 +1,26 @@
 import { ArgumentError } from "../errors.ts";
+import { describe } from "./describe.ts";
 import type { dtypeOf } from "./dtypes.ts";
 import { rawJson } from "./json.ts";
 import { NdArray } from "./ndarray.ts";
 import { GraphInstance, isValueObject, Tuple } from "./types.ts";
 
+// The protocol allows 64 levels in a row; the columns and the tags around a value take some.
+const DEPTH_LIMIT = 60;
+
 /**
  * Turns a value into the wire's tagged JSON, ready for `JSON.stringify`. Typed arrays become `$nd`, `Buffer` becomes `$bytes`,
  * bigints and non-finite numbers stay exact. Throws `ArgumentError` naming the place of what cannot be sent.
  */
-export function encodeValue(value: unknown, path = "value"): unknown {
+export function encodeValue(value: unknown, path = "value", depth = 0): unknown {
   if (value === null || typeof value === "boolean" || typeof value === "string") return value;
   if (typeof value === "number") return encodeNumber(value);
   if (typeof value === "bigint") return rawJson(value.toString());
   if (typeof value !== "object") throw unsendable(value, path);
   if (value instanceof NdArray) return encodeArray(value);
+  if (depth >= DEPTH_LIMIT) {
+    throw new ArgumentError(`${path.slice(0, 100)}… is nested deeper than ${DEPTH_LIMIT} levels; expected fewer.`);
+  }
   if (Buffer.isBuffer(value)) return { $bytes: value.toString("base64") };
   if (ArrayBuffer.isView(value) && !(value instanceof DataView)) {
     return encodeArray(NdArray.from(value as Parameters<typeof dtypeOf>[0]));
@@ -22,21 +29,21 @@ export function encodeValue(value: unknown, path = "value"): unknown {
     const { nodes, edges, edgeLinks } = value;
     return {
       $graph: {
-        nodes: encodeValue(nodes, `${path}.nodes`),
-        edges: encodeValue(edges, `${path}.edges`),
-        edge_links: encodeValue(edgeLinks, `${path}.edgeLinks`),
+        nodes: encodeValue(nodes, `${path}.nodes`, depth + 2),
+        edges: encodeValue(edges, `${path}.edges`, depth + 2),
+        edge_links: encodeValue(edgeLinks, `${path}.edgeLinks`, depth + 2),
       },
     };
   }
   if (Array.isArray(value)) {
-    const items = Array.from(value, (item, index) => encodeValue(item, `${path}[${index}]`));
+    const items = Array.from(value, (item, index) => encodeValue(item, `${path}[${index}]`, depth + 1));
     return value instanceof Tuple ? { $tuple: items } : items;
   }
   if (!isValueObject(value)) throw unsendable(value, path);
   return Object.fromEntries(
     Object.entries(value)
       .filter(([, item]) => item !== undefined)
-      .map(([key, item]) => [key.startsWith("$") ? `$${key}` : key, encodeValue(item, `${path}.${key}`)]),
+      .map(([key, item]) => [key.startsWith("$") ? `$${key}` : key, encodeValue(item, `${path}.${key}`, depth + 1)]),
   );
 }
 
@@ -55,8 +62,7 @@ function encodeArray(array: NdArray): unknown {
 }
 
 function unsendable(value: unknown, path: string): ArgumentError {
-  const received = typeof value === "object" ? `an object of class ${value?.constructor?.name}` : `a ${typeof value}`;
   return new ArgumentError(
-    `${path} is ${received}; expected null, a boolean, number, bigint, text, Buffer, typed array, NdArray, list or plain object.`,
+    `${path} is ${describe(value)}; expected null, a boolean, number, bigint, text, Buffer, typed array, NdArray, list or plain object.`,
   );
 }

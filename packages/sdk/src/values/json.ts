@@ -1,3 +1,6 @@
+import { ArgumentError } from "../errors.ts";
+import { describe } from "./describe.ts";
+
 /** JSON.rawJSON and the reviver's context are in Node 24 but not yet in TypeScript's es2024 library. */
 interface SourceTextJson {
   rawJSON(text: string): unknown;
@@ -17,6 +20,19 @@ export function parseJson(text: string): unknown {
       ? BigInt(source)
       : value,
   );
+}
+
+/**
+ * The JSON of a request. What JSON cannot hold is refused by name: `JSON.stringify` would make null of it, and null means
+ * "not given" in every member of a request.
+ */
+export function requestJson(request: object): string {
+  return JSON.stringify(request, (key, value: unknown) => {
+    const fits =
+      typeof value === "number" ? Number.isFinite(value) : !["bigint", "function", "symbol"].includes(typeof value);
+    if (!fits) throw new ArgumentError(`The request's member ${key} is ${describe(value)}; expected a finite number.`);
+    return value;
+  });
 }
 
 /** A value that `JSON.stringify` writes exactly as the text given. */

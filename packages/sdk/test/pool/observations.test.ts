@@ -30,13 +30,19 @@ describe("the last observation of every row", () => {
     ]);
   });
 
-  test("what was returned never changes later", () => {
+  test("what was returned never changes later, and is the caller's to change", () => {
     const observations = new Observations(layout, 2);
     observations.update(rows(1, 1, 1, 1), null, []);
     const returned = observations.current() as NdArray;
     observations.update(rows(2, 2), [0], []);
     expect(returned.toList()).toEqual([
       [1, 1],
+      [1, 1],
+    ]);
+    (returned.data as Float32Array).fill(9);
+    ((observations.current() as NdArray).data as Float32Array).fill(9);
+    expect((observations.current() as NdArray).toList()).toEqual([
+      [2, 2],
       [1, 1],
     ]);
   });

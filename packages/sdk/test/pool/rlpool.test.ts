@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type NdArray, RLPool, type RowsFailedError, Sandpool, SandpoolError } from "../../src/index.ts";
+import { type NdArray, RLPool, type RowsFailedError, Sandpool, SandpoolError, type Value } from "../../src/index.ts";
 import { startServer, type TestServer } from "../support/server.ts";
 
 const COUNTING = join(import.meta.dirname, "../fixtures/counting");
@@ -15,6 +15,12 @@ beforeAll(async () => {
   connection = { url: server.url, apiKey: server.key };
 }, 60_000);
 afterAll(() => server?.stop(), 60_000);
+
+function nestedDeep(): Value {
+  const value: Value[] = [];
+  value.push(value);
+  return value;
+}
 
 describe("a pool", { timeout: 60_000 }, () => {
   test("is created with progress, reset with its own seeds, stepped, called and closed", async () => {
@@ -50,6 +56,30 @@ describe("a pool", { timeout: 60_000 }, () => {
     await pool.close();
     await pool.close();
     await expect(pool.step([0, 0, 0])).rejects.toMatchObject({ code: "pool_closed" });
+  });
+
+  test("what a request cannot hold is refused by name before anything is sent", async () => {
+    await using pool = await RLPool.create(COUNTING, { n: 2 }, connection);
+    const refused: [() => Promise<unknown>, RegExp][] = [
+      [() => pool.reset({ seed: Number.NaN }), /seed is the number NaN; expected a finite number/],
+      [() => pool.reset({ seed: [1, Number.POSITIVE_INFINITY] }), /the number Infinity/],
+      [() => pool.reset({ sede: 3 } as object), /reset has no option sede; expected one of seed/],
+      [() => pool.reset({ options: 3 as never }), /options is the number 3; expected a plain object/],
+      [() => pool.reset({ options: [null, "x"] as never }), /options\[1\] is the string x/],
+      [() => pool.call("add", { timeoutSeconds: Number.NaN }), /timeout is the number NaN/],
+      [() => pool.step([nestedDeep(), 1]), /nested deeper than 60 levels/],
+      [() => RLPool.create(COUNTING, { n: 2, seed: Number.NaN }, connection), /seed is the number NaN/],
+      [() => RLPool.create(COUNTING, { n: 2, inFlight: Number.NaN }, connection), /in_flight is the number NaN/],
+      [() => RLPool.create(COUNTING, { n: 2, config: 3 as never }, connection), /config is the number 3/],
+      [() => RLPool.attach(pool.id, { ...connection, errors: "ignore" as never }), /expected "rows" or "raise"/],
+    ];
+    for (const [call, message] of refused) {
+      await expect(call()).rejects.toMatchObject({
+        code: "invalid_argument",
+        message: expect.stringMatching(message),
+      });
+    }
+    expect((await pool.status()).next_seq).toBe(1);
   });
 
   test("a malformed tag costs its row and never the batch", async () => {

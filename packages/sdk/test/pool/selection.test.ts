@@ -30,7 +30,12 @@ describe("where", () => {
     [[-1], /where has -1/],
     [[0.5], /where has 0.5/],
     [[1, 1], /where has row 1 twice/],
-  ] as [number[] | boolean[], RegExp][])("%j is refused before anything is sent", (where, message) => {
+    [[true, 1, false], /where has false/],
+    ["ab", /where is the string ab; expected a list/],
+    [1, /where is the number 1/],
+    [Uint8Array.of(1), /where is an object of class Uint8Array/],
+    [new Set([1]), /class Set/],
+  ] as unknown as [number[] | boolean[], RegExp][])("%j is refused before anything is sent", (where, message) => {
     expect(() => selectRows(where, 3)).toThrow(message);
   });
 
