@@ -1,7 +1,9 @@
 import { createHash } from "node:crypto";
-import { chmod, lstat, mkdir } from "node:fs/promises";
+import { chmod, lstat, mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
+import { isAlive, ownIdentity, parseIdentity } from "./identity.ts";
 import { ensureFolder } from "./make-folder.ts";
+import { withHostLock } from "./uids/lock.ts";
 
 /** Where one server keeps what must not outlive a boot. */
 export interface HostFolders {
@@ -21,7 +23,11 @@ export interface HostFolders {
 }
 
 export function hostFolders(dataDir: string): HostFolders {
-  const key = createHash("sha256").update(resolve(dataDir)).digest("hex").slice(0, 12);
+  return foldersOfServer(createHash("sha256").update(resolve(dataDir)).digest("hex").slice(0, 12));
+}
+
+/** The same for a server of this user known by its key alone. */
+export function foldersOfServer(key: string): HostFolders {
   const shared = sharedFolder();
   const own = `${shared}/${key}`;
   return {
@@ -46,8 +52,34 @@ export async function makeHostFolders(folders: HostFolders): Promise<void> {
   });
   await refusePlanted(folders.shared);
   await chmod(folders.shared, 0o711);
-  for (const path of [folders.own, folders.sandboxes]) await ensureFolder(path, 0o711);
+  await withServersLock(async () => {
+    await ensureFolder(folders.own, 0o711);
+    if (!(await isOwnerAlive(folders.own))) await writeOwner(folders.own);
+  });
+  await ensureFolder(folders.sandboxes, 0o711);
   for (const path of [folders.runtimeRoot, folders.uids]) await ensureFolder(path, 0o700);
+}
+
+/** Held while a server's folder is taken or removed. */
+export function withServersLock<Result>(work: () => Promise<Result>): Promise<Result> {
+  return withHostLock("servers", work);
+}
+
+/** Notes in `folder` that this process holds it. */
+export async function writeOwner(folder: string): Promise<void> {
+  const draft = `${folder}/owner.json.draft`;
+  await writeFile(draft, JSON.stringify(ownIdentity()), { mode: 0o600 });
+  await rename(draft, `${folder}/owner.json`);
+}
+
+/** Whether the process that holds `folder` still runs. A folder without a readable owner was cut off in the making. */
+export async function isOwnerAlive(folder: string): Promise<boolean> {
+  try {
+    const owner = parseIdentity(JSON.parse(await readFile(`${folder}/owner.json`, "utf8")));
+    return owner !== null && isAlive(owner);
+  } catch {
+    return false;
+  }
 }
 
 function sharedFolder(): string {

@@ -1,10 +1,10 @@
-import { readdir, readFile, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { readdir, rm } from "node:fs/promises";
 import { deleteContainer, findRuntime } from "../drivers/namespace/runtime.ts";
 import { detectCgroups } from "./cgroups/detect.ts";
 import { removeGroups, removeServerGroup } from "./cgroups/remove.ts";
 import { serverGroup } from "./cgroups/shard.ts";
-import { type HostFolders, hostFolders } from "./folders.ts";
-import { isAlive, parseIdentity } from "./identity.ts";
+import { foldersOfServer, type HostFolders, hostFolders, isOwnerAlive, withServersLock } from "./folders.ts";
 import { mountsBelow, readMounts } from "./mountinfo.ts";
 import { runTool } from "./run.ts";
 import { reclaimStaleSlots } from "./uids/reclaim.ts";
@@ -20,25 +20,53 @@ export interface ReapReport {
 }
 
 /**
- * Removes what a dead server of this data folder left on the host: containers, cgroups, mounts, folders and uid claims.
+ * Removes what a dead server of this data folder, or of any other of this user, left on the host: containers, cgroups, mounts, folders and uid claims.
  * To be called at start, before the first sandbox. Whose server is dead is told by pid, start time and boot, and containers are
  * killed by their runtime, which compares start times too.
  */
 export async function reapLeftovers(dataDir: string): Promise<ReapReport> {
   const folders = hostFolders(dataDir);
   const report: ReapReport = { sandboxes: [], uidSlots: [], alive: [], left: [] };
+  await reapServer(folders, report);
+  const gone = await deadServers(folders);
+  for (const server of gone) await reapServer(server, report);
+  for (const server of gone) await removeServer(server);
+  const keys = new Set([folders, ...gone].map(({ key }) => key));
+  report.uidSlots = await reclaimStaleSlots(folders.uids, (owner) => keys.has(owner.key)).catch((error: Error) => {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") report.left.push(error.message);
+    return [];
+  });
+  return report;
+}
+
+async function reapServer(folders: HostFolders, report: ReapReport): Promise<void> {
+  const alive: string[] = [];
   for (const id of await readdir(folders.sandboxes).catch(() => [])) {
-    if (await ownerIsAlive(`${folders.sandboxes}/${id}`)) report.alive.push(id);
+    if (await isOwnerAlive(`${folders.sandboxes}/${id}`)) alive.push(id);
     else await reapSandbox(folders, id, report);
   }
-  await removeEmptyServerGroup(folders, report);
-  report.uidSlots = await reclaimStaleSlots(folders.uids, (owner) => owner.key === folders.key).catch(
-    (error: Error) => {
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT") report.left.push(error.message);
-      return [];
-    },
-  );
-  return report;
+  report.alive.push(...alive);
+  const cgroups = detectCgroups();
+  if (cgroups !== null && alive.length === 0) await removeServerGroup(cgroups, serverGroup(folders.key));
+}
+
+/** Dead servers on other data folders, which perhaps nobody starts on again: those of interrupted checks lie in temporary ones. */
+async function deadServers(folders: HostFolders): Promise<HostFolders[]> {
+  const dead: HostFolders[] = [];
+  for (const name of await readdir(folders.shared).catch(() => [])) {
+    if (!/^[0-9a-f]{12}$/.test(name) || name === folders.key) continue;
+    const server = foldersOfServer(name);
+    // Without an owner it is just being made.
+    if (existsSync(`${server.own}/owner.json`) && !(await isOwnerAlive(server.own))) dead.push(server);
+  }
+  return dead;
+}
+
+async function removeServer(server: HostFolders): Promise<void> {
+  await withServersLock(async () => {
+    const isEmpty = (await readdir(server.sandboxes).catch(() => [])).length === 0;
+    if (isEmpty && !(await isOwnerAlive(server.own))) await rm(server.own, { recursive: true, force: true });
+  });
 }
 
 async function reapSandbox(folders: HostFolders, id: string, report: ReapReport): Promise<void> {
@@ -68,11 +96,6 @@ async function freeGroups(folders: HostFolders, id: string): Promise<string[]> {
   return cgroups === null ? [] : await removeGroups(cgroups, `${serverGroup(folders.key)}/${id}`);
 }
 
-async function removeEmptyServerGroup(folders: HostFolders, report: ReapReport): Promise<void> {
-  const cgroups = detectCgroups();
-  if (cgroups !== null && report.alive.length === 0) await removeServerGroup(cgroups, serverGroup(folders.key));
-}
-
 async function unmountBelow(folder: string): Promise<string[]> {
   const left: string[] = [];
   for (const point of mountsBelow(folder, readMounts()).reverse()) {
@@ -80,14 +103,4 @@ async function unmountBelow(folder: string): Promise<string[]> {
     if (finished.code !== 0) left.push(`mount ${point}: ${finished.stderr.trim()}`);
   }
   return left;
-}
-
-/** A folder without a readable owner was cut off in the making: nothing started yet. */
-async function ownerIsAlive(folder: string): Promise<boolean> {
-  try {
-    const owner = parseIdentity(JSON.parse(await readFile(`${folder}/owner.json`, "utf8")));
-    return owner !== null && isAlive(owner);
-  } catch {
-    return false;
-  }
 }

@@ -1,9 +1,8 @@
-import { rm, stat, writeFile } from "node:fs/promises";
+import { rm, stat } from "node:fs/promises";
 import { removeGroups } from "../../host/cgroups/remove.ts";
 import { serverGroup } from "../../host/cgroups/shard.ts";
 import { sleep } from "../../host/concurrency.ts";
-import type { HostFolders } from "../../host/folders.ts";
-import { ownIdentity } from "../../host/identity.ts";
+import { type HostFolders, writeOwner } from "../../host/folders.ts";
 import { makeFolder } from "../../host/make-folder.ts";
 import { DriverError } from "../driver.ts";
 import { claimIds, type SandboxIds, subordinateIds } from "./identity.ts";
@@ -36,7 +35,7 @@ export async function hold(folders: HostFolders, id: string, mode: NamespaceMode
     throw new DriverError("sandbox_spec_invalid", `the sandbox id ${id} is in use`, "choose an id that was never used");
   });
   try {
-    await writeFile(`${folder}/owner.json`, JSON.stringify(ownIdentity()), { mode: 0o600 });
+    await writeOwner(folder);
     const ids = mode.mode === "root" ? await claimIds(folders, id) : subordinateIds();
     const groupPath = mode.cgroups === null ? null : `${serverGroup(folders.key)}/${id}`;
     return {

@@ -170,6 +170,21 @@ describe.skipIf(!probe.available)("the life of a sandbox", { timeout: LIMIT_MS }
     await mine.kill();
   });
 
+  test("what a killed server left on another data folder is removed by any next start of the user, its folder too", async () => {
+    const other = makeHost();
+    const fixture = fileURLToPath(new URL("../fixtures/hold-sandbox.ts", import.meta.url));
+    const server = spawn(process.execPath, [fixture, other.dataDir], { stdio: ["ignore", "pipe", "inherit"] });
+    await new Promise((resolve) => server.stdout.once("data", resolve));
+    await reapLeftovers(host.dataDir);
+    expect(existsSync(hostFolders(other.dataDir).own)).toBe(true);
+    server.kill("SIGKILL");
+    await new Promise((resolve) => server.once("exit", resolve));
+    await reapLeftovers(host.dataDir);
+    expect(await leftovers(other)).toEqual([]);
+    expect(existsSync(hostFolders(other.dataDir).own)).toBe(false);
+    other.remove();
+  });
+
   test("closing the driver removes its folder, but not under a sandbox; it can start again", async () => {
     const { own } = hostFolders(host.dataDir);
     const sandbox = await host.driver.start(specOf({ argv: ["/bin/sleep", "1000"] }), signal());
