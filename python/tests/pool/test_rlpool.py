@@ -250,6 +250,17 @@ def test_the_signature_is_the_documented_one() -> None:
     ]  # fmt: skip
 
 
+def test_the_error_that_ends_a_block_is_not_hidden_by_a_close_that_fails(replayed: Replayed) -> None:
+    pool = replayed.array_pool()
+    replayed.server.answer("DELETE /v1/pools/p1", http_error(503, "server_closing"))
+    with pytest.raises(ZeroDivisionError), pool:
+        _ = 1 / 0
+    other = replayed.array_pool()
+    replayed.server.answer("DELETE /v1/pools/p1", http_error(503, "server_closing"))
+    with pytest.raises(sandpool.ServerFailedError), other:
+        pass
+
+
 def test_a_failed_creation_is_the_error_of_the_last_line(replayed: Replayed) -> None:
     error = {"code": "environment_failed", "message": "environment 2 crashed", "hint": None, "details": {"row": 2, "kind": "crash"}}
     lines = [{"event": "accepted", "id": "x"}, {"event": "error", "error": error, "status": 422}]

@@ -3,6 +3,7 @@ import type { Layout } from "@sandpool/protocol";
 import type { BatchEncoding } from "../worker.ts";
 import { type BatchOperation, type Column, columnsOf } from "./batches/columns.ts";
 import { Turn } from "./batches/turn.ts";
+import type { CloseReason } from "./gone.ts";
 import type { PoolPlan } from "./plan.ts";
 import { type Selection, selectAll } from "./rows/select.ts";
 import type { Shard, ShardHome } from "./shards/shard.ts";
@@ -15,6 +16,7 @@ export class PoolCore implements ShardHome {
   readonly all: Selection;
   readonly abort = new AbortController();
   shards: readonly Shard[] = [];
+  closeReason: CloseReason | null = null;
   seed: number;
   /** Of the last request, by the wall clock: what the lease counts from. */
   lastUsedMs = Date.now();

@@ -1,10 +1,10 @@
 import type { CallRequest, PoolDescription, PoolStatus, ResetRequest } from "@sandpool/protocol";
 import type { BatchEncoding, EncodedBatch, Pool, StepInput } from "../worker.ts";
-import { poolClosed } from "./batches/run.ts";
 import { callPool } from "./call.ts";
 import { closePool } from "./close.ts";
 import type { PoolCore } from "./core.ts";
 import { type DescribedStart, describePool } from "./describe.ts";
+import { type CloseReason, poolGone } from "./gone.ts";
 import { watchLease } from "./lease.ts";
 import { rowLogs } from "./logs.ts";
 import { observePool } from "./observe.ts";
@@ -13,15 +13,12 @@ import { poolStatus } from "./status.ts";
 import { stepPool } from "./step.ts";
 import { watchShards } from "./watchdog.ts";
 
-export type CloseReason = "deleted" | "lease" | "server_stopped";
-
 /** A running pool; each call is in a file of its own. */
 export class LocalPool implements Pool {
   readonly id: string;
   readonly name: string | null;
   readonly n: number;
   readonly owner: string;
-  closeReason: CloseReason | null = null;
   readonly #core: PoolCore;
   readonly #start: DescribedStart;
   readonly #onClosing: (pool: LocalPool) => void;
@@ -38,6 +35,10 @@ export class LocalPool implements Pool {
     this.#onClosing = onClosing;
     watchLease(core, () => void this.close("lease").catch(() => {}));
     watchShards(core);
+  }
+
+  get closeReason(): CloseReason | null {
+    return this.#core.closeReason;
   }
 
   describe(): PoolDescription {
@@ -75,7 +76,7 @@ export class LocalPool implements Pool {
   }
 
   close(reason: CloseReason = "deleted"): Promise<void> {
-    this.closeReason ??= reason;
+    this.#core.closeReason ??= reason;
     this.#closed ??= this.#close();
     return this.#closed;
   }
@@ -98,7 +99,7 @@ export class LocalPool implements Pool {
   }
 
   #use(): void {
-    if (this.#closed !== null) throw poolClosed(this.id);
+    if (this.#closed !== null) throw poolGone(this.id, this.closeReason);
     this.#core.lastUsedMs = Date.now();
   }
 }

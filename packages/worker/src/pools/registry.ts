@@ -2,7 +2,8 @@ import type { CreatePoolRequest } from "@sandpool/protocol";
 import { fail } from "../fail.ts";
 import type { PoolRegistry } from "../worker.ts";
 import { type CreateContext, createPool } from "./create.ts";
-import type { CloseReason, LocalPool } from "./pool.ts";
+import { type CloseReason, poolGone } from "./gone.ts";
+import type { LocalPool } from "./pool.ts";
 
 /** Closed pools whose end is still told apart from "never existed". */
 const rememberedClosed = 1000;
@@ -91,16 +92,3 @@ export function makePoolRegistry(context: CreateContext): LocalPoolRegistry {
     },
   };
 }
-
-function poolGone(id: string, reason: CloseReason | null): Error {
-  return fail("pool_closed", `The pool ${id} is closed: ${endings[reason ?? "deleted"]}.`, {
-    hint: reason === "lease" ? "Create a new one; a longer lease keeps an idle pool open." : "Create a new one.",
-    details: { pool: id, reason },
-  });
-}
-
-const endings: Record<CloseReason, string> = {
-  deleted: "it was deleted",
-  lease: "its lease expired",
-  server_stopped: "its server was stopped",
-};

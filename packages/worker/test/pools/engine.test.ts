@@ -282,7 +282,8 @@ test("status, logs and observations are answered while a batch runs", async () =
     [0, 0],
     [1, 0],
   ]);
-  await Promise.all([expect(running).rejects.toMatchObject({ code: "pool_closed" }), pool.close()]);
+  const closed = { code: "pool_closed", details: { pool: pool.id, reason: "deleted" } };
+  await Promise.all([expect(running).rejects.toMatchObject(closed), pool.close()]);
 });
 
 test("calls carry their name, kind and deadline, and results come in index order", async () => {
@@ -300,11 +301,22 @@ test("calls carry their name, kind and deadline, and results come in index order
   });
 });
 
+test("a batch that runs when the server stops says so", async () => {
+  const pool = await pools.create({ n: 2, shards: 1 });
+  driver.script = (head, body, agent) => (head.op === "step" ? null : countingScript(head, body, agent));
+  const running = pool.step(jsonActions(1, [1, 2]), "json");
+  const closed = { code: "pool_closed", details: { reason: "server_stopped" } };
+  await Promise.all([expect(running).rejects.toMatchObject(closed), pools.registry.closeAll()]);
+});
+
 test("a pool that nothing asks for closes when its lease ends", async () => {
   const pool = await pools.create({ n: 2, lease: 0.2 });
   await until(() => driver.alive.length === 0);
   expect(() => pools.registry.get("owner-1", pool.id)).toThrow(/lease expired/);
-  await expect(pool.step(jsonActions(1, [1, 2]), "json")).rejects.toMatchObject({ code: "pool_closed" });
+  await expect(pool.step(jsonActions(1, [1, 2]), "json")).rejects.toMatchObject({
+    code: "pool_closed",
+    details: { reason: "lease" },
+  });
 });
 
 test("another owner's pool does not exist, and a live name is taken", async () => {

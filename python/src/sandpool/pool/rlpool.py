@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sandpool.discovery import ServerAddress, find_server, parse_url
-from sandpool.errors import InvalidTypeError, InvalidValueError, NotFoundError, PoolClosedError, PoolLostError, SandpoolWarning
+from sandpool.errors import InvalidTypeError, InvalidValueError, NotFoundError, PoolClosedError, PoolLostError, SandpoolError, SandpoolWarning
 from sandpool.escape import escape_untrusted
 from sandpool.pool.actions import read_actions
 from sandpool.pool.channel import BatchChannel
@@ -317,10 +317,15 @@ class RLPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if self._owned:
-            self.close()
-        else:
+        if not self._owned:
             self.detach()
+            return
+        try:
+            self.close()
+        except SandpoolError:
+            # What ended the block says more, most often that the server is gone.
+            if error is None:
+                raise
 
     def __len__(self) -> int:
         return self.n

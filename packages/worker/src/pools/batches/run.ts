@@ -1,7 +1,7 @@
 import { SandpoolError } from "@sandpool/protocol";
-import { fail } from "../../fail.ts";
 import type { BatchEncoding, EncodedBatch } from "../../worker.ts";
 import type { PoolCore } from "../core.ts";
+import { poolGone } from "../gone.ts";
 import type { Selection, ShardSelection } from "../rows/select.ts";
 import { type Delivery, deliver, type OnResult } from "../shards/deliver.ts";
 import type { Shard } from "../shards/shard.ts";
@@ -41,7 +41,7 @@ export function runBatch(core: PoolCore, run: BatchRun): Promise<EncodedBatch> {
   const finish = (): void => {
     core.lastUsedMs = Date.now();
     if (run.numbered !== null) settle(core, refusals > 0 && refusals === parts.length);
-    if (core.closing.aborted) failure = poolClosed(core.plan.id);
+    if (core.closing.aborted) failure = poolGone(core.plan.id, core.closeReason);
     if (failure !== null) {
       reject(failure);
       return;
@@ -86,11 +86,4 @@ function settle(core: PoolCore, isRefused: boolean): void {
 function makeDelivery(run: BatchRun, part: ShardSelection): Delivery {
   const { operation, columns, makeHead, limitMs, episodes } = run;
   return { operation, columns, part, makeHead, body: run.bodyFor(part), limitMs, episodes };
-}
-
-export function poolClosed(poolId: string): Error {
-  return fail("pool_closed", `The pool ${poolId} is closed.`, {
-    hint: "Create a new pool; a longer lease keeps an idle one open.",
-    details: { pool: poolId },
-  });
 }
