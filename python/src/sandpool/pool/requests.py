@@ -57,6 +57,17 @@ def call_request(call: str, name: object, selection: Selection, timeout_s: float
     return JSON, _numbered(members)
 
 
+def encode_arguments(args: object, kwargs: object) -> dict[str, bytes]:
+    """Return the members of a call that hold its arguments."""
+    if type(args) not in (list, tuple):
+        raise InvalidTypeError(
+            f"args is of type {type(args).__name__}; expected a list or tuple.", hint="For one argument write args=(x,)."
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InvalidTypeError(f"kwargs is of type {type(kwargs).__name__}; expected a dict of keyword arguments.")
+    return {"args": encode_json(list(args), "args"), "kwargs": encode_json(dict(kwargs or {}), "kwargs")}  # type: ignore[call-overload]
+
+
 def _numbered(members: Mapping[str, bytes]) -> Encode:
     rest = b"".join(b',"%b":%b' % (name.encode(), text) for name, text in members.items())
     return lambda sequence, client: [b'{"seq":%d,"client":"%b"%b}' % (sequence, client.encode(), rest)]

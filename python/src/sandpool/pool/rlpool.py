@@ -15,7 +15,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sandpool.discovery import ServerAddress, find_server, parse_url
-from sandpool.errors import InvalidTypeError, InvalidValueError, NotFoundError, PoolClosedError, PoolLostError, SandpoolError, SandpoolWarning
+from sandpool.errors import (
+    InvalidTypeError,
+    NotFoundError,
+    PoolClosedError,
+    PoolLostError,
+    SandpoolError,
+    SandpoolWarning,
+)
 from sandpool.escape import escape_untrusted
 from sandpool.pool.actions import read_actions
 from sandpool.pool.channel import BatchChannel
@@ -25,14 +32,13 @@ from sandpool.pool.observations import ArrayObservations, ListObservations, make
 from sandpool.pool.options import check_choice, check_name, check_options, check_row, check_seconds, refuse_unknown_options
 from sandpool.pool.replies import column_of, infos_of, mark_skipped, results_of
 from sandpool.pool.report import Reporter, collect_errors
-from sandpool.pool.requests import call_request, reset_request, step_request
+from sandpool.pool.requests import call_request, encode_arguments, encode_values, reset_request, step_request
 from sandpool.pool.result import CallResult, RowErrors, StepResult
 from sandpool.pool.selection import Selection, select_rows
 from sandpool.pool.timeouts import Timeouts
 from sandpool.pool.timing import Timing
 from sandpool.transport.local_socket import local_socket
 from sandpool.transport.server import Server
-from sandpool.values.encode import encode_json
 from sandpool.wire.message import CONTENT_TYPE, Message, decode_message
 
 T = TypeVar("T")
@@ -249,14 +255,7 @@ class RLPool:
 
         A call that raises leaves its environment as it is; the error is in the result's `errors`.
         """
-        if type(args) not in (list, tuple):
-            raise InvalidTypeError(
-                f"args is of type {type(args).__name__}; expected a list or tuple.", hint="For one argument write args=(x,)."
-            )
-        if kwargs is not None and not isinstance(kwargs, Mapping):
-            raise InvalidTypeError(f"kwargs is of type {type(kwargs).__name__}; expected a dict of keyword arguments.")
-        free = {"args": encode_json(list(args), "args"), "kwargs": encode_json(dict(kwargs or {}), "kwargs")}
-        return self._call("call", name, where, timeout, free)
+        return self._call("call", name, where, timeout, encode_arguments(args, kwargs))
 
     def get_attr(self, name: str, where: Any = None) -> CallResult:
         """Get an attribute of each selected environment, through its wrappers."""
@@ -264,13 +263,7 @@ class RLPool:
 
     def set_attr(self, name: str, values: Any, where: Any = None) -> CallResult:
         """Set an attribute of each selected environment: a list or tuple has one value for each of them, anything else is for all."""
-        per_row = isinstance(values, (list, tuple))
-        free = {"values": encode_json(list(values) if per_row else values, "values"), "per_row": encode_json(per_row)}
-        if per_row:
-            expected = select_rows(where, self.n).count
-            if len(values) != expected:
-                raise InvalidValueError(f"values is a list of {len(values)}; expected {expected}, one for each selected row.")
-        return self._call("set", name, where, None, free)
+        return self._call("set", name, where, None, encode_values(values, select_rows(where, self.n)))
 
     def has_attr(self, name: str, where: Any = None) -> CallResult:
         """Whether each selected environment has an attribute."""
@@ -320,12 +313,9 @@ class RLPool:
         if not self._owned:
             self.detach()
             return
-        try:
+        # What ended the block says more than a close that fails too, most often because the server is gone.
+        with contextlib.nullcontext() if error is None else contextlib.suppress(SandpoolError):
             self.close()
-        except SandpoolError:
-            # What ended the block says more, most often that the server is gone.
-            if error is None:
-                raise
 
     def __len__(self) -> int:
         return self.n
