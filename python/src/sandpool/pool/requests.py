@@ -68,6 +68,15 @@ def encode_arguments(args: object, kwargs: object) -> dict[str, bytes]:
     return {"args": encode_json(list(args), "args"), "kwargs": encode_json(dict(kwargs or {}), "kwargs")}  # type: ignore[call-overload]
 
 
+def encode_values(values: object, selection: Selection) -> dict[str, bytes]:
+    """Return the members of a setting of attributes: one value for all, or a list with one for each selected row."""
+    if not isinstance(values, (list, tuple)):
+        return {"values": encode_json(values, "values"), "per_row": b"false"}
+    if len(values) != selection.count:
+        raise InvalidValueError(f"values is a list of {len(values)}; expected {selection.count}, one for each selected row.")
+    return {"values": encode_json(list(values), "values"), "per_row": b"true"}
+
+
 def _numbered(members: Mapping[str, bytes]) -> Encode:
     rest = b"".join(b',"%b":%b' % (name.encode(), text) for name, text in members.items())
     return lambda sequence, client: [b'{"seq":%d,"client":"%b"%b}' % (sequence, client.encode(), rest)]
