@@ -7,12 +7,14 @@ import type { CheckReport, Difference, Findings } from "./findings.ts";
 import type { SpaceFaults } from "./spaceFaults.ts";
 import type { SteppingRecord } from "./stepping.ts";
 
+const FAILED_ADVICE = "Correct the failed rows first.";
 const ACTIONS_ADVICE = "Announce an action_space, or give --actions FILE with one JSON action a line.";
 
 /** The pool could not be made: the one finding of the report. */
 export function judgeCreationFailure(findings: Findings, error: SandpoolError): void {
-  const tail = typeof error.details.stderr_tail === "string" ? error.details.stderr_tail.trim() : "";
-  const detail = tail === "" ? error.message : `${error.message}\n${lastLines(tail, 15)}`;
+  const { traceback, stderr_tail: tail } = error.details;
+  const shown = [traceback, tail].find((text): text is string => typeof text === "string" && text.trim() !== "");
+  const detail = shown === undefined ? error.message : `${error.message}\n${lastLines(shown.trim(), 15)}`;
   findings.failed("start", detail, error.hint ?? "Read the error above, correct the environment and check again.");
 }
 
@@ -110,6 +112,10 @@ export function judgeEpisodes(
     findings.notChecked("episodes", `no actions: ${actions.description}`, ACTIONS_ADVICE);
     return null;
   }
+  if (record.envSteps === 0) {
+    findings.notChecked("episodes", "no step of any row succeeded", FAILED_ADVICE);
+    return null;
+  }
   const { terminated, truncated, envSteps } = record;
   const ended = terminated + truncated;
   const detail = `${ended} ended in ${envSteps} environment steps (${terminated} terminated, ${truncated} truncated)`;
@@ -126,6 +132,7 @@ export function judgeEpisodes(
 
 export function judgeRewards(findings: Findings, actions: ActionSource, record: SteppingRecord): void {
   if (actions.draw === null) findings.notChecked("rewards", `no actions: ${actions.description}`, ACTIONS_ADVICE);
+  else if (record.envSteps === 0) findings.notChecked("rewards", "no step of any row succeeded", FAILED_ADVICE);
   else if (record.firstNonfinite === null) findings.ok("rewards", `${record.envSteps} finite`);
   else {
     const { row, step, reward } = record.firstNonfinite;
@@ -142,11 +149,7 @@ export function judgeDeterminism(findings: Findings, result: DeterminismResult, 
   const [first] = result.differences;
   const [infoFirst] = result.infoDifferences;
   if (result.steps === 0) {
-    findings.notChecked(
-      check,
-      "a row failed in its reset, so there was nothing to compare",
-      "Correct the failed rows first.",
-    );
+    findings.notChecked(check, "rows failed, so there was nothing to compare", FAILED_ADVICE);
   } else if (first !== undefined) {
     findings.failed(
       check,
@@ -155,6 +158,8 @@ export function judgeDeterminism(findings: Findings, result: DeterminismResult, 
     );
   } else if (!hasActions) {
     findings.notChecked(check, "same seed, same first observation; steps were not compared", ACTIONS_ADVICE);
+  } else if (result.steps === 1) {
+    findings.notChecked(check, "same seed, same first observation; a row failed in its first step", FAILED_ADVICE);
   } else
     findings.ok(
       check,

@@ -85,6 +85,7 @@ describe("env check", { timeout: 60_000 }, () => {
     ["failing", "failed rows", /of kind exception in step; first row 0: 'gold'/],
     ["unseeded", "determinism", /^row 0 and row 1 differ at step 1, observation\[0\]: -?\d\S* and -?\d/],
     ["unstartable", "start", /cannot find the map of the world/],
+    ["unresettable", "start", /failed in reset: no road[^\n]*\nTraceback: line 9/],
   ])("%s: %s fails, with the place and what to do", async (behaviour, name, detail) => {
     const { code, report } = await check(behaviour);
     expect(code).toBe(1);
@@ -92,6 +93,19 @@ describe("env check", { timeout: 60_000 }, () => {
     const finding = report.findings.find((candidate) => candidate.check === name && candidate.verdict === "failed");
     expect(finding?.detail).toMatch(detail);
     expect(finding?.advice).toBeTruthy();
+  });
+
+  test("what no row got to is not checked, and never said to be in order", async () => {
+    const { code, report } = await check("failing");
+    expect(code).toBe(1);
+    expect(verdicts(report)).toMatchObject({
+      steps: "failed",
+      "failed rows": "failed",
+      episodes: "not checked",
+      rewards: "not checked",
+      determinism: "not checked",
+    });
+    expect(report).toMatchObject({ ok: false, episodes: null, determinism: null });
   });
 
   test("a difference in info alone is a warning", async () => {
