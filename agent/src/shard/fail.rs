@@ -36,7 +36,9 @@ impl Shard {
             return;
         };
         let op = row.op();
-        let out_of_memory = self.isolation.oom_kills(&row.identity) > process.oom_kills_before;
+        // The kill may have met a child program instead, in this request or long before.
+        let killed = process.exit.as_ref().is_none_or(Self::killed);
+        let out_of_memory = killed && self.isolation.oom_kills(&row.identity) > process.oom_kills_before;
         let kind = if out_of_memory { ErrorKind::Oom } else { ErrorKind::Crash };
         let mut message = match &process.exit {
             Some(exit) => format!("the environment {}", Self::ending(exit)),
@@ -46,6 +48,11 @@ impl Shard {
             message.push_str(&format!("; the kernel ended it at its limit of {} bytes", self.settings.memory_bytes));
         }
         self.fail_row(local, RowError::new(kind, op, message));
+    }
+
+    /// By SIGKILL, itself or the child whose end it passed on as shells do.
+    fn killed(exit: &Exit) -> bool {
+        exit.signal == Some(libc::SIGKILL) || exit.code == Some(128 + libc::SIGKILL)
     }
 
     /// How a process ended, as part of a sentence.

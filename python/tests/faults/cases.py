@@ -42,6 +42,8 @@ STEP_FAULTS = [
     Case("lone_surrogate", "protocol", {"op": "step"}, "surrogate"),
     Case("eats_memory", "oom", {"op": "step"}, options={"memory": "128MiB"}),
     Case("eats_shared_memory", "oom", {"op": "step"}, options={"memory": "128MiB"}),
+    Case("child_eats_memory_then_exit", "crash", {"op": "step", "exit_code": 3}, options={"memory": "128MiB"}),
+    Case("child_eats_memory", None, options={"memory": "128MiB"}),
     Case(
         "fills_workspace",
         "exception",

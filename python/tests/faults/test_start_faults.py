@@ -29,19 +29,23 @@ def test_a_fault_at_start_fails_the_create(case: Case, environment: Callable[[st
 
 
 def test_a_program_that_never_reads_is_a_timeout_row(environment: Callable[[str], Path], marker: Marker, server: Any) -> None:
-    """Its channel fills with megabytes of actions; the batch still returns by the deadline."""
-    with RLPool(
-        environment("never_reads"),
-        8,
-        env=marker.variables,
-        progress=False,
-        first_reset=False,
-        step_timeout=1,
-        reset_timeout=1,
-    ) as pool:
-        result = pool.step(["x" * (2 << 20)] * 8)
-        assert {error["kind"] for error in result.errors.values()} == {"timeout"}
-        assert len(result.errors) == 8
+    """Its channel fills with megabytes of actions; the batch still returns by the deadline, and the others are served."""
+    folder, rows, deaf = environment("never_reads"), 8, 3
+
+    def pool_with(never_reads: list[int]) -> RLPool:
+        config = [{"never_reads": row in never_reads} for row in range(rows)]
+        settings: dict[str, Any] = {"env": marker.variables, "progress": False, "first_reset": False, "step_timeout": 1, "reset_timeout": 1}
+        return RLPool(folder, rows, config=config, **settings)
+
+    with pool_with([deaf]) as pool, pool_with([]) as control:
+        for step in range(3):
+            actions: list[Any] = [(step + row) % 2 for row in range(rows)]
+            expected = control.step(actions)
+            actions[deaf] = "x" * (2 << 20)
+            result = pool.step(actions)
+            assert {row: error["kind"] for row, error in result.errors.items()} == {deaf: "timeout"}
+            for row in set(range(rows)) - {deaf}:
+                assert [column[row] for column in result] == [column[row] for column in expected]
     assert marker.none_left()
 
 

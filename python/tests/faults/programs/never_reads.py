@@ -4,7 +4,8 @@ import time
 
 from plain import run
 
-line = sys.stdin.readline()
-print(json.dumps({"id": json.loads(line)["id"], "ok": True, "protocol": 1, "features": [], "rows": 1}), flush=True)
-time.sleep(3600)
+hello = json.loads(sys.stdin.readline())
+print(json.dumps({"id": hello["id"], "ok": True, "protocol": 1, "features": [], "rows": 1}), flush=True)
+if hello["config"]["never_reads"]:
+    time.sleep(3600)
 run(None)
