@@ -3,7 +3,7 @@ import { tryGroups } from "../../host/cgroups/try.ts";
 import { readNumber } from "../../host/limits.ts";
 import { readMounts } from "../../host/mountinfo.ts";
 import { findTool, installCommand } from "../../host/tools.ts";
-import { readSubordinateIds } from "../../host/uids/subordinate.ts";
+import { giveSubordinateIds, readSubordinateIds } from "../../host/uids/subordinate.ts";
 import { findRuntime, isKnownVulnerable, type OciRuntime } from "./runtime.ts";
 
 /** What the namespace driver can use on this host. */
@@ -102,6 +102,6 @@ function missingRootless(): Unavailable | null {
   if (lacking.length === 0) return null;
   return {
     reason: `${lacking.join(" and ")} ${lacking.length === 1 ? "has" : "have"} no range for the user ${ids.user}; rootless mode needs one`,
-    hint: `usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ${ids.user}`,
+    hint: giveSubordinateIds(ids.user, { uids: ids.uids === null, gids: ids.gids === null }),
   };
 }

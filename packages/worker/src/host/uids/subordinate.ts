@@ -27,11 +27,33 @@ export function parseSubordinate(text: string, user: UserName): IdRange | null {
   return null;
 }
 
+/** The first range above every entry of a subuid(5) file: two users with the same ids could enter each other's sandboxes. */
+export function freeSubordinate(text: string): IdRange {
+  const ends = text.split("\n").flatMap((line) => {
+    const [, first, count] = line.trim().split(":").map(Number);
+    return Number.isInteger(first) && Number.isInteger(count) ? [(first as number) + (count as number)] : [];
+  });
+  return { first: Math.max(100_000, ...ends), count: 65_536 };
+}
+
+/** The command that gives the user what is missing in `/etc/subuid` and `/etc/subgid`. */
+export function giveSubordinateIds(user: string, lacks: { uids: boolean; gids: boolean }): string {
+  const option = (name: string, file: string): string => {
+    const { first, count } = freeSubordinate(readOr(file, ""));
+    return `--add-${name} ${first}-${first + count - 1} `;
+  };
+  return `usermod ${lacks.uids ? option("subuids", "/etc/subuid") : ""}${lacks.gids ? option("subgids", "/etc/subgid") : ""}${user}`;
+}
+
 function firstRange(file: string, user: UserName): IdRange | null {
+  return parseSubordinate(readOr(file, ""), user);
+}
+
+function readOr(file: string, otherwise: string): string {
   try {
-    return parseSubordinate(readFileSync(file, "utf8"), user);
+    return readFileSync(file, "utf8");
   } catch {
-    return null;
+    return otherwise;
   }
 }
 

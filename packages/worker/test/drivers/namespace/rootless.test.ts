@@ -63,6 +63,6 @@ describe.skipIf(reason !== null)("as an ordinary user", { timeout: LIMIT_MS }, (
     expect(probe).toMatchObject({ available: false });
     const { reason, hint } = probe as { reason: string; hint: string };
     expect(reason).toBe("/etc/subuid and /etc/subgid have no range for the user tester; rootless mode needs one");
-    expect(hint).toBe("usermod --add-subuids 100000-165535 --add-subgids 100000-165535 tester");
+    expect(hint).toBe("usermod --add-subuids 365536-431071 --add-subgids 365536-431071 tester");
   });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseSubordinate } from "../../../src/host/uids/subordinate.ts";
+import { freeSubordinate, parseSubordinate } from "../../../src/host/uids/subordinate.ts";
 
 const ann = { name: "ann", uid: 1000 };
 
@@ -11,4 +11,13 @@ test.each([
   ["", null],
 ])("in %j the user's range is %j", (text, range) => {
   expect(parseSubordinate(text, ann)).toEqual(range);
+});
+
+test.each([
+  ["", 100_000],
+  ["bob:1000:10\n", 100_000],
+  ["bob:100000:65536\n1001:165536:65536\n", 231_072],
+  ["# a remark\nbob:x:5\ncarl:524288:65536", 589_824],
+])("beside %j a range from %i on belongs to nobody", (text, first) => {
+  expect(freeSubordinate(text)).toEqual({ first, count: 65_536 });
 });
