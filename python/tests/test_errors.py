@@ -49,7 +49,10 @@ def test_a_failed_environment_names_its_row_kind_and_stderr() -> None:
     details = {"row": 17, "kind": "crash", "stderr_tail": "boom\x1b[2J"}
     error = error_from_reply(422, {"error": {"code": "environment_failed", "message": "boom\x1b[2J", "hint": None, "details": details}})
     assert (error.row, error.kind, error.stderr_tail) == (17, "crash", "boom\x1b[2J")
-    assert str(error) == "boom\\x1b[2J"
+    assert str(error) == "boom\\x1b[2J\n    boom\\x1b[2J"
+    details["traceback"] = "Traceback:\n  line 7\n"
+    error = error_from_reply(422, {"error": {"code": "environment_failed", "message": "boom", "hint": "do", "details": details}})
+    assert str(error) == "boom\n    Traceback:\n      line 7\n  do"
 
 
 @pytest.mark.parametrize("payload", ["<html>", None, {"error": "no"}, {"error": {"message": "x"}}, []])

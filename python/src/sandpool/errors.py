@@ -189,6 +189,8 @@ class RowsFailedError(EnvironmentFailedError):
         self.result = result
 
 
+_LAST_WORDS_CHARS = 2_000
+
 _BY_CODE: dict[str, type[SandpoolError]] = {
     "unauthorized": AuthenticationError,
     "host_not_allowed": AuthenticationError,
@@ -216,14 +218,22 @@ def error_from_reply(status: int, payload: object) -> SandpoolError:
     if not isinstance(error, dict) or not isinstance(error.get("code"), str):
         return _undescribed(status, payload)
     code = error["code"]
-    details = error.get("details")
+    given = error.get("details")
+    details: dict[str, Any] = given if isinstance(given, dict) else {}
     hint = error.get("hint")
+    message = str(error.get("message") or code)
     return _class_of(code, status)(
-        str(error.get("message") or code),
+        message + _last_words(details) if code == "environment_failed" else message,
         code=code,
         hint=hint if isinstance(hint, str) else None,
-        details={**(details if isinstance(details, dict) else {}), "status": status},
+        details={**details, "status": status},
     )
+
+
+def _last_words(details: Mapping[str, Any]) -> str:
+    """Return what the program itself said of its failure: its traceback, else the end of its standard error."""
+    said = str(details.get("traceback") or details.get("stderr_tail") or "")[-_LAST_WORDS_CHARS:].strip()
+    return "\n    " + said.replace("\n", "\n    ") if said else ""
 
 
 def _class_of(code: str, status: int) -> type[SandpoolError]:
