@@ -71,19 +71,16 @@ def has_stable_baselines3() -> bool:
     return False
 
 
-def native_floor(n: int, seconds: float, folder: Path) -> dict[str, float]:
-    """The bare fan-out of bench/floor over the same processes."""
-    subprocess.run(["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", ROOT / "bench/floor/Cargo.toml"], check=True)
+def native_floor(n: int, seconds: float, folder: Path) -> list[float]:
+    """Durations of single batches of the bare fan-out of bench/floor over the same processes."""
+    manifest = ROOT / "bench/floor/Cargo.toml"
+    subprocess.run(["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", manifest], check=True)
     program = folder / "cartpole"
     if not program.exists():
         shutil.copytree(ENVIRONMENTS / "cartpole", program)
         (program / "sandpool").mkdir()
         (program / "sandpool" / "__init__.py").touch()
         shutil.copy(ROOT / "python/src/sandpool/env.py", program / "sandpool/env.py")
-    output = subprocess.run(
-        [ROOT / "bench/floor/target/release/floor", str(n), str(seconds), sys.executable, program / "env.py"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    return json.loads(output)
+    command = [ROOT / "bench/floor/target/release/floor", str(n), str(seconds), sys.executable, program / "env.py"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [micros / 1e6 for micros in json.loads(output)["batches_us"]]

@@ -10,11 +10,12 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from bench.contenders import gymnasium_vector, has_stable_baselines3, native_floor, rlpool, stepper, subproc_vec_env
-from bench.measure import alternate
+from bench.measure import Program, Samples, alternate
 from bench.server import Server
-from bench.tables import console, ratio, show
+from bench.tables import console, show
 
 ROWS = (8, 64, 256, 1000)
+NOTE = 'SyncVectorEnv runs in the trainer\'s own process without isolation; "RLPool is": median over rounds of the ratio within a round'
 TARGETS = {
     "AsyncVectorEnv": {8: 1.0, 64: 1.7, 256: 2.0, 1000: 3.0},
     "SubprocVecEnv": {64: 2.0},
@@ -30,49 +31,27 @@ def run(server: Server, *, quick: bool) -> list[dict[str, Any]]:
 
 def measure(n: int, *, rounds: int, seconds: float) -> dict[str, Any]:
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
-        contenders = {
+        contenders: dict[str, Any] = {
             "RLPool": stepper(stack.enter_context(rlpool(n)), n),
             "AsyncVectorEnv": stepper(stack.enter_context(gymnasium_vector(AsyncVectorEnv, n)), n),
             "SyncVectorEnv": stepper(stack.enter_context(gymnasium_vector(SyncVectorEnv, n)), n),
         }
         if has_stable_baselines3() and n <= 256:
             contenders["SubprocVecEnv"] = stepper(stack.enter_context(subproc_vec_env(n)), n)
+        contenders["native floor"] = Program(lambda length: native_floor(n, length, Path(folder)))
         samples = alternate(contenders, rounds=rounds, seconds=seconds)
-        floor = native_floor(n, rounds * seconds / 2, Path(folder))
-        again = alternate({"RLPool": contenders["RLPool"]}, rounds=rounds, seconds=seconds)["RLPool"]
-    samples["RLPool"].rounds += again.rounds
-    figures: dict[str, Any] = {
-        name: {"steps_per_second": one.per_second(n), "p50_ms": one.percentile(50) * 1e3, "p99_ms": one.percentile(99) * 1e3}
-        for name, one in samples.items()
-    }
-    figures["native floor"] = {
-        "steps_per_second": floor["steps_per_second"],
-        "p50_ms": floor["p50_us"] / 1e3,
-        "p99_ms": floor["p99_us"] / 1e3,
-    }
-    report(n, figures)
-    return {"n": n, **figures}
+    return report(n, samples)
 
 
-def report(n: int, figures: dict[str, Any]) -> None:
-    ours = figures["RLPool"]["steps_per_second"]
-    rows = []
-    for name, one in figures.items():
+def report(n: int, samples: dict[str, Samples]) -> dict[str, Any]:
+    ours, rows, figures = samples["RLPool"], [], {}
+    for name, one in samples.items():
+        figure = {"steps_per_second": one.per_second(n), "p50_ms": one.percentile(50) * 1e3, "p99_ms": one.percentile(99) * 1e3}
+        figures[name] = {**figure, "rlpool_is": ours.times(one)}
         target = TARGETS.get(name, {}).get(n)
-        against = "" if name == "RLPool" else ratio(ours, one["steps_per_second"])
-        rows.append(
-            [
-                name,
-                f"{one['steps_per_second']:,.0f}",
-                f"{one['p50_ms']:.2f}",
-                f"{one['p99_ms']:.2f}",
-                against,
-                f"{target}x" if target else "",
-            ]
-        )
-    show(
-        f"CartPole-v1, n = {n}",
-        ["", "env steps/s", "batch p50 ms", "batch p99 ms", "RLPool is", "target"],
-        rows,
-        "SyncVectorEnv runs in the trainer's own process without isolation" if n == ROWS[0] else "",
-    )
+        against = "" if name == "RLPool" else f"{ours.times(one):.2f}x"
+        speed = f"{figure['steps_per_second']:,.0f}"
+        rows.append([name, speed, f"{figure['p50_ms']:.2f}", f"{figure['p99_ms']:.2f}", against, f"{target}x" if target else ""])
+    columns = ["", "env steps/s", "batch p50 ms", "batch p99 ms", "RLPool is", "target"]
+    show(f"CartPole-v1, n = {n}", columns, rows, NOTE if n == ROWS[0] else "")
+    return {"n": n, **figures}

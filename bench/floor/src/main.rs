@@ -2,7 +2,7 @@
 //! nothing, decodes nothing and serves nobody; what it reaches is what the environment processes themselves allow.
 //!
 //! Usage: `floor N SECONDS PROGRAM ARGUMENT…` where the program speaks the environment protocol on `SANDPOOL_FD` and
-//! can fork. Prints one JSON object: rows, batches, steps a second and the batch times' p50 and p99 in microseconds.
+//! can fork. Prints one JSON object: the rows and the duration of each batch in microseconds.
 
 mod environments;
 
@@ -46,21 +46,13 @@ fn main() -> io::Result<()> {
     measure(&mut fleet.environments, seconds / 4.0, false)?;
     measure(&mut fleet.environments, seconds, true)?;
     fleet.stop();
-    report(rows, micros);
+    report(rows, &micros);
     Ok(())
 }
 
-fn report(rows: usize, mut micros: Vec<f64>) {
-    micros.sort_by(f64::total_cmp);
-    let at = |share: f64| micros[((micros.len() - 1) as f64 * share) as usize];
-    let total: f64 = micros.iter().sum();
-    println!(
-        "{{\"rows\":{rows},\"batches\":{},\"steps_per_second\":{:.1},\"p50_us\":{:.1},\"p99_us\":{:.1}}}",
-        micros.len(),
-        (rows * micros.len()) as f64 / (total / 1e6),
-        at(0.5),
-        at(0.99)
-    );
+fn report(rows: usize, micros: &[f64]) {
+    let durations: Vec<String> = micros.iter().map(|one| format!("{one:.1}")).collect();
+    println!("{{\"rows\":{rows},\"batches_us\":[{}]}}", durations.join(","));
 }
 
 /// One request to every environment and one answer from each.

@@ -81,7 +81,7 @@ function chooseShards(request: CreatePoolRequest, limits: WorkerLimits): number 
 }
 
 /** Rows that one agent serves before a second one pays: below, waking another process costs more than its core gives (bench topic `steps`). */
-const rowsWorthAShard = 32;
+const rowsWorthAShard = 64;
 
 function autoShards(rows: number, limits: WorkerLimits): number {
   return Math.min(cpus().length, Math.max(1, Math.floor(rows / rowsWorthAShard)), limits.shardsMax);
