@@ -27,11 +27,15 @@ const defaulted = {
   shards: Type.Union([Type.Integer({ minimum: 1, maximum: 100_000 }), Type.Literal("auto")], { default: "auto" }),
   envs_per_process: Type.Union([Type.Integer({ minimum: 1, maximum: 100_000 }), Type.Literal("auto")], { default: 1 }),
   python: Type.String({ minLength: 1, maxLength: 1024, default: "/usr/bin/python3" }),
-  env: Type.Record(Type.String({ pattern: "^[A-Za-z_][A-Za-z0-9_]*$" }), Type.String({ maxLength: 131_072 }), {
-    default: {},
-    description: "environment variables",
-    additionalProperties: false,
-  }),
+  env: Type.Record(
+    Type.String({ pattern: "^[A-Za-z_][A-Za-z0-9_]*$" }),
+    Type.String({ maxLength: 131_072, pattern: "^[^\\u0000]*$" }),
+    {
+      default: {},
+      description: "environment variables",
+      additionalProperties: false,
+    },
+  ),
   config: Type.Unknown({ default: null, description: "one value for all rows, or a list of n" }),
   image: Type.String({ minLength: 1, maxLength: 512, default: "host" }),
   network: Type.Boolean({ default: false }),

@@ -101,6 +101,7 @@ def test_rows_not_selected_are_not_touched(pool: RLPool) -> None:
         ({"python": "/does/not/exist"}, ["/does/not/exist"]),
         ({"name": "Not A Name!"}, ["Not A Name!"]),
         ({"env": {"A=B": "x"}}, ["A=B"]),
+        ({"env": {"A": "x\0y"}}, ["env.A"]),
         ({"shards": 9}, ["9", "8"]),
         ({"in_flight": 0}, ["0"]),
     ],

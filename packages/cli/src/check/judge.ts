@@ -24,7 +24,7 @@ export function judgeStart(findings: Findings, pool: PoolReply): NonNullable<Che
   if (way === "fork") findings.ok("start", detail);
   else {
     const advice =
-      "Start threads and child programs after the first reset, not while importing, so that a template can fork.";
+      "A program forks if it uses sandpool.env and starts no thread or child program before its first reset; any other is started once for each row.";
     findings.warning("start", reason === null ? detail : `${detail}: ${reason}`, advice);
   }
   for (const warning of pool.warnings)
