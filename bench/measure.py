@@ -46,9 +46,6 @@ class Program:
 
     run: Callable[[float], list[float]]
 
-    def __call__(self, seconds: float) -> list[float]:
-        return self.run(seconds)
-
 
 def alternate(contenders: Mapping[str, Callable[[], object] | Program], *, rounds: int, seconds: float) -> dict[str, Samples]:
     """Every contender warms up once, then all take turns; each turn lasts `seconds`."""
@@ -58,5 +55,5 @@ def alternate(contenders: Mapping[str, Callable[[], object] | Program], *, round
             repeat(call, seconds / 4)
     for _ in range(rounds):
         for name, call in contenders.items():
-            samples[name].add(call(seconds) if isinstance(call, Program) else repeat(call, seconds))
+            samples[name].add(call.run(seconds) if isinstance(call, Program) else repeat(call, seconds))
     return samples
