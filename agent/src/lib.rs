@@ -11,6 +11,7 @@ pub mod relay;
 mod rows;
 mod shard;
 mod starts;
+mod stream;
 pub mod system;
 pub mod values;
 

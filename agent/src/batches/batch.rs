@@ -1,5 +1,6 @@
 //! The batch that runs.
 
+use super::outcomes::Outcomes;
 use crate::channel::request::{CallKind, Encoding};
 use crate::values::action::ActionArray;
 use std::ops::Range;
@@ -60,6 +61,17 @@ pub(crate) enum Actions {
     Array(ActionArray),
 }
 
+/// Rows, and what they are asked for.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) encoding: Encoding,
+    pub(crate) work: Work,
+    /// Selected local rows, ascending.
+    pub(crate) rows: Vec<usize>,
+    /// The client's bytes that ranges point into.
+    pub(crate) body: Vec<u8>,
+}
+
 /// A batch from its request to its reply.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -67,63 +79,31 @@ pub(crate) struct Batch {
     pub(crate) sequence: u32,
     /// Number of the batch.
     pub(crate) seq: u64,
-    pub(crate) encoding: Encoding,
-    pub(crate) work: Work,
-    /// Selected local rows, ascending.
-    pub(crate) rows: Vec<usize>,
-    /// The client's bytes that ranges point into.
-    pub(crate) body: Vec<u8>,
+    pub(crate) message: Message,
     /// Rows that were dispatched.
     pub(crate) next: usize,
     /// Rows that are finished.
     pub(crate) done: usize,
     pub(crate) began_us: u64,
-    pub(crate) slowest_us: u64,
-    pub(crate) slowest_row: u32,
-    pub(crate) rewards: Vec<f64>,
-    pub(crate) terminated: Vec<u8>,
-    pub(crate) truncated: Vec<u8>,
-    /// Slots of rows that failed.
-    pub(crate) failed: Vec<bool>,
-    pub(crate) failures: usize,
-    pub(crate) stragglers: Vec<u32>,
+    pub(crate) outcomes: Outcomes,
     /// Late replies before it.
     pub(crate) late_before: u64,
 }
 
 impl Batch {
     /// A batch of nothing done yet.
-    pub(crate) fn new(sequence: u32, seq: u64, encoding: Encoding, work: Work, rows: Vec<usize>) -> Self {
-        let count = rows.len();
-        let is_step = matches!(work, Work::Step(_));
-        let flags = if is_step { count } else { 0 };
-        Self {
-            sequence,
-            seq,
-            encoding,
-            work,
-            rows,
-            body: Vec::new(),
-            next: 0,
-            done: 0,
-            began_us: crate::system::now_us(),
-            slowest_us: 0,
-            slowest_row: 0,
-            rewards: vec![0.0; flags],
-            terminated: vec![0; flags],
-            truncated: vec![0; flags],
-            failed: vec![false; count],
-            failures: 0,
-            stragglers: Vec::new(),
-            late_before: 0,
-        }
+    pub(crate) fn new(sequence: u32, seq: u64, message: Message) -> Self {
+        let outcomes = Outcomes::new(message.rows.len(), message.is_step());
+        Self { sequence, seq, message, next: 0, done: 0, began_us: crate::system::now_us(), outcomes, late_before: 0 }
     }
 
     /// True once every row is finished.
     pub(crate) fn is_done(&self) -> bool {
-        self.done == self.rows.len()
+        self.done == self.message.rows.len()
     }
+}
 
+impl Message {
     /// True when its rows have rewards.
     pub(crate) fn is_step(&self) -> bool {
         matches!(self.work, Work::Step(_))

@@ -1,6 +1,6 @@
 //! Takes a batch in: its number, its rows, its work. Nothing is sent before all of it was checked.
 
-use super::batch::{Actions, Batch, Spread, Work};
+use super::batch::{Actions, Batch, Message, Spread, Work};
 use super::kept::Kept;
 use crate::channel::error::RequestError;
 use crate::channel::request;
@@ -57,27 +57,38 @@ impl Shard {
         request: &request::Batch,
         body: &mut Vec<u8>,
     ) -> Result<Box<Batch>, RequestError> {
-        if self.layout.is_none() {
-            return Err(
-                RequestError::new("conflict", format!("received {op} before layout")).with_hint("send layout first")
-            );
-        }
+        self.require_layout(op)?;
         let rows = self.select(request.rows.as_deref())?;
         plain_body(body).map_err(|fault| invalid_body(&fault))?;
         let work = match op {
-            "step" => self.step_work(head, request, rows.len(), body)?,
-            "reset" => self.reset_work(head, request, rows.len(), body)?,
-            _ => self.call_work(head, request, rows.len(), body)?,
+            "step" => self.step_work(head, request.offset, rows.len(), body)?,
+            "reset" => self.reset_work(head, request.offset, rows.len(), body)?,
+            _ => self.call_work(head, request.offset, rows.len(), body)?,
         };
-        if let Some(seed) = new_seed(op, head)? {
+        if op == "reset" {
+            self.take_new_seed(head)?;
+        }
+        let message = Message { encoding: request.encoding, work, rows, body: std::mem::take(body) };
+        Ok(Box::new(Batch::new(sequence, request.seq, message)))
+    }
+
+    /// Nothing is asked for before the form of its answer is fixed.
+    pub(crate) fn require_layout(&self, op: &str) -> Result<(), RequestError> {
+        if self.layout.is_some() {
+            return Ok(());
+        }
+        Err(RequestError::new("conflict", format!("received {op} before layout")).with_hint("send layout first"))
+    }
+
+    /// The pool's new seed, if a reset brings one: every row's episodes are counted anew.
+    pub(crate) fn take_new_seed(&mut self, head: &[u8]) -> Result<(), RequestError> {
+        if let Some(seed) = parse::<request::Reset>(head)?.seed {
             self.pool_seed = seed;
             for row in &mut self.rows {
                 row.episode = 0;
             }
         }
-        let mut batch = Box::new(Batch::new(sequence, request.seq, request.encoding, work, rows));
-        std::mem::swap(&mut batch.body, body);
-        Ok(batch)
+        Ok(())
     }
 
     /// Starts to work on a batch that was checked.
@@ -85,7 +96,7 @@ impl Shard {
         self.kept = None;
         self.last_seq = batch.seq;
         batch.late_before = self.counters.late_replies;
-        for (slot, local) in batch.rows.iter().enumerate() {
+        for (slot, local) in batch.message.rows.iter().enumerate() {
             let row = &mut self.rows[*local];
             row.slot = slot;
             row.task = Task::None;
@@ -97,7 +108,7 @@ impl Shard {
     }
 
     /// Local numbers of the selected rows.
-    fn select(&self, rows: Option<&[u32]>) -> Result<Vec<usize>, RequestError> {
+    pub(crate) fn select(&self, rows: Option<&[u32]>) -> Result<Vec<usize>, RequestError> {
         let Some(rows) = rows else {
             return Ok((0..self.rows.len()).collect());
         };
@@ -110,10 +121,11 @@ impl Shard {
         Err(RequestError::invalid(format!("received rows that are not ascending numbers from {first} to {}", end - 1)))
     }
 
-    fn step_work(
+    /// What a step request asks for.
+    pub(crate) fn step_work(
         &self,
         head: &[u8],
-        request: &request::Batch,
+        offset: usize,
         count: usize,
         body: &[u8],
     ) -> Result<Work, RequestError> {
@@ -121,7 +133,7 @@ impl Shard {
             request::Actions::Json => {
                 let place = items::member(body, b"actions").map_err(|fault| invalid_body(&fault))?;
                 let place = place.ok_or_else(|| RequestError::invalid("received a step without actions"))?;
-                return Ok(Work::Step(Actions::Json(slice_of(body, &place, request.offset, count, "actions")?)));
+                return Ok(Work::Step(Actions::Json(slice_of(body, &place, offset, count, "actions")?)));
             }
             request::Actions::Array { dtype, shape } => (dtype, shape),
         };
@@ -143,7 +155,7 @@ impl Shard {
 }
 
 /// A client's JSON as it may be cut into lines: bare NaN is tagged. A body that is a buffer of actions stays as it is.
-fn plain_body(body: &mut Vec<u8>) -> Result<(), Fault> {
+pub(crate) fn plain_body(body: &mut Vec<u8>) -> Result<(), Fault> {
     if body.first() != Some(&b'{') {
         return Ok(());
     }
@@ -154,14 +166,6 @@ fn plain_body(body: &mut Vec<u8>) -> Result<(), Fault> {
         *body = plain;
     }
     Ok(())
-}
-
-/// The pool's new seed, if a reset brings one.
-fn new_seed(op: &str, head: &[u8]) -> Result<Option<u64>, RequestError> {
-    if op != "reset" {
-        return Ok(None);
-    }
-    Ok(parse::<request::Reset>(head)?.seed)
 }
 
 /// The client's text is not what its head says.

@@ -15,7 +15,7 @@ impl Shard {
     pub(crate) fn call_work(
         &self,
         head: &[u8],
-        request: &request::Batch,
+        offset: usize,
         count: usize,
         body: &[u8],
     ) -> Result<Work, RequestError> {
@@ -33,7 +33,7 @@ impl Shard {
                 append_member(&mut members, body, "kwargs", b"{}")?;
             }
             CallKind::Set => {
-                values = spread(body, "values", |_| call.per_row, call.total, request.offset, count)?;
+                values = spread(body, "values", |_| call.per_row, call.total, offset, count)?;
             }
             _ => {}
         }
@@ -48,13 +48,13 @@ impl Shard {
         }
         let mut line = std::mem::take(&mut self.line);
         self.begin_line(local, &mut line);
-        let Some((batch, deadline_ms)) = self.batch.as_ref().and_then(|batch| match &batch.work {
-            Work::Call { deadline_ms, .. } => Some((batch, *deadline_ms)),
+        let Some((message, deadline_ms)) = self.message_of(local).and_then(|message| match &message.work {
+            Work::Call { deadline_ms, .. } => Some((message, *deadline_ms)),
             _ => None,
         }) else {
             return;
         };
-        if let Work::Call { kind, members, values, .. } = &batch.work {
+        if let Work::Call { kind, members, values, .. } = &message.work {
             line.extend_from_slice(b",\"op\":\"");
             line.extend_from_slice(kind.op().as_bytes());
             line.push(b'"');
@@ -62,7 +62,7 @@ impl Shard {
             if *kind == CallKind::Set {
                 line.extend_from_slice(b",\"value\":");
                 match values.of(slot) {
-                    Some(place) => items::append_line_safe(&mut line, &batch.body[place]),
+                    Some(place) => items::append_line_safe(&mut line, &message.body[place]),
                     None => line.extend_from_slice(b"null"),
                 }
             }

@@ -11,9 +11,11 @@ impl Shard {
     pub(crate) fn note_step(&mut self, local: usize, reward: f64, terminated: bool, truncated: bool) {
         let slot = self.rows[local].slot;
         if let Some(batch) = &mut self.batch {
-            batch.rewards[slot] = reward;
-            batch.terminated[slot] = u8::from(terminated);
-            batch.truncated[slot] = u8::from(truncated);
+            batch.outcomes.rewards[slot] = reward;
+            batch.outcomes.terminated[slot] = u8::from(terminated);
+            batch.outcomes.truncated[slot] = u8::from(truncated);
+        } else {
+            self.stream.note_step(local, reward, terminated, truncated);
         }
     }
 
@@ -26,10 +28,9 @@ impl Shard {
         let index = row.index;
         if let Some(batch) = &mut self.batch {
             batch.done += 1;
-            if took_us >= batch.slowest_us {
-                batch.slowest_us = took_us;
-                batch.slowest_row = index;
-            }
+            batch.outcomes.note_time(index, took_us);
+        } else if let Some(body) = self.stream.finish(local, took_us) {
+            self.worker.give_back(body);
         }
         if self.creation.is_some() {
             self.tell_progress(false);
@@ -72,18 +73,21 @@ impl Shard {
 
     fn mark_failed(&mut self, local: usize, kind: ErrorKind, repeated: bool) {
         let (slot, index) = (self.rows[local].slot, self.rows[local].index);
+        let straggler = kind == ErrorKind::Timeout && !repeated;
         let Some(batch) = &mut self.batch else {
-            return;
+            return self.stream.mark_failed(local, kind == ErrorKind::Exception, straggler);
         };
-        batch.failed[slot] = true;
-        batch.failures += 1;
-        if batch.is_step() {
-            batch.rewards[slot] = 0.0;
-            batch.terminated[slot] = u8::from(kind == ErrorKind::Exception);
-            batch.truncated[slot] = u8::from(kind != ErrorKind::Exception);
+        let is_step = batch.message.is_step();
+        let outcomes = &mut batch.outcomes;
+        outcomes.failed[slot] = true;
+        outcomes.failures += 1;
+        if is_step {
+            outcomes.rewards[slot] = 0.0;
+            outcomes.terminated[slot] = u8::from(kind == ErrorKind::Exception);
+            outcomes.truncated[slot] = u8::from(kind != ErrorKind::Exception);
         }
-        if kind == ErrorKind::Timeout && !repeated {
-            batch.stragglers.push(index);
+        if straggler {
+            outcomes.stragglers.push(index);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Resets: asked for, at the end of an episode, and the first one of all.
 
-use super::batch::{Batch, Spread, Work};
+use super::batch::{Batch, Message, Spread, Work};
 use super::begin::spread;
 use crate::channel::error::RequestError;
 use crate::channel::request::{self, Encoding, Seeds};
@@ -15,7 +15,7 @@ impl Shard {
     pub(crate) fn reset_work(
         &self,
         head: &[u8],
-        request: &request::Batch,
+        offset: usize,
         count: usize,
         body: &[u8],
     ) -> Result<Work, RequestError> {
@@ -23,7 +23,7 @@ impl Shard {
         if let Some(seeds) = reset.seeds.as_ref().filter(|seeds| seeds.len() != count) {
             return Err(RequestError::invalid(format!("received {} seeds, expected {count}", seeds.len())));
         }
-        let options = spread(body, "options", |place| items::is_list(body, place), reset.total, request.offset, count)?;
+        let options = spread(body, "options", |place| items::is_list(body, place), reset.total, offset, count)?;
         Ok(Work::Reset { seeds: reset.seeds, options, hard: reset.hard })
     }
 
@@ -32,12 +32,13 @@ impl Shard {
         let work = Work::Reset { seeds: None, options: Spread::Nothing, hard: false };
         let rows = (0..self.rows.len()).collect();
         self.tell_progress(true);
-        self.run_batch(Box::new(Batch::new(0, 0, Encoding::Json, work, rows)));
+        let message = Message { encoding: Encoding::Json, work, rows, body: Vec::new() };
+        self.run_batch(Box::new(Batch::new(0, 0, message)));
     }
 
     /// One row of a reset request.
     pub(crate) fn reset_row(&mut self, local: usize, slot: usize) {
-        let Some(Work::Reset { seeds, options, hard }) = self.batch.as_ref().map(|batch| &batch.work) else {
+        let Some(Work::Reset { seeds, options, hard }) = self.message_of(local).map(|message| &message.work) else {
             return;
         };
         let hard = *hard;
@@ -58,10 +59,7 @@ impl Shard {
     /// Waits for a process to reset; a hard reset ends the one that is there.
     fn reset_when_ready(&mut self, local: usize, task: ResetTask, hard: bool) {
         let deadline_us = system::now_us() + self.settings.deadlines_ms.start * 1000;
-        let row = &mut self.rows[local];
-        row.process_deadline_us = deadline_us;
-        row.task = Task::AwaitProcess(task);
-        self.note_deadline(deadline_us);
+        self.await_process(local, task, deadline_us);
         match self.rows[local].life {
             Life::Ready | Life::Lost => self.replace(local),
             // A process that no reset has touched yet is as new as the one a hard reset would make.
@@ -84,11 +82,16 @@ impl Shard {
         let deadline_us = task.deadline_us.unwrap_or(NEVER);
         // A process that was just made is seeded for its first reset, whatever the pool's rule.
         task.seed = task.seed.or_else(|| self.seed_of_fresh_process(local));
+        self.await_process(local, task, deadline_us);
+        self.replace(local);
+    }
+
+    fn await_process(&mut self, local: usize, task: ResetTask, deadline_us: u64) {
         let row = &mut self.rows[local];
         row.process_deadline_us = deadline_us;
         row.task = Task::AwaitProcess(task);
         self.note_deadline(deadline_us);
-        self.replace(local);
+        self.stream.pause(local);
     }
 
     fn seed_of_fresh_process(&self, local: usize) -> Option<u64> {
@@ -115,8 +118,8 @@ impl Shard {
             None => line.extend_from_slice(b"null"),
         }
         line.extend_from_slice(b",\"options\":");
-        match (&self.batch, &task.options) {
-            (Some(batch), Some(place)) => items::append_line_safe(&mut line, &batch.body[place.clone()]),
+        match (self.message_of(local), &task.options) {
+            (Some(message), Some(place)) => items::append_line_safe(&mut line, &message.body[place.clone()]),
             _ => line.extend_from_slice(b"null"),
         }
         line.extend_from_slice(b"}\n");

@@ -1,6 +1,6 @@
 //! Sends steps.
 
-use super::batch::{Actions, Work};
+use super::batch::{Actions, Message, Work};
 use crate::channel::request::Autoreset;
 use crate::rows::row::{Life, Purpose, Task};
 use crate::shard::Shard;
@@ -8,16 +8,19 @@ use crate::system;
 use crate::values::{items, numbers};
 
 impl Shard {
-    /// Sends as many of the batch's rows their line as may run at once.
+    /// Sends as many rows their line as may run at once: the batch's, or those that are out.
     pub(crate) fn dispatch(&mut self) {
-        let limit = self.settings.in_flight.unwrap_or(usize::MAX).max(1);
+        if self.batch.is_none() {
+            return self.dispatch_stream();
+        }
+        let limit = self.in_flight_limit();
         while let Some(batch) = &mut self.batch {
-            if batch.next == batch.rows.len() || batch.next - batch.done >= limit {
+            if batch.next == batch.message.rows.len() || batch.next - batch.done >= limit {
                 return;
             }
-            let (slot, local) = (batch.next, batch.rows[batch.next]);
+            let (slot, local) = (batch.next, batch.message.rows[batch.next]);
             batch.next += 1;
-            match batch.work {
+            match batch.message.work {
                 Work::Step(_) => self.step_row(local, slot),
                 Work::Reset { .. } => self.reset_row(local, slot),
                 Work::Call { .. } => self.call_row(local, slot),
@@ -25,8 +28,23 @@ impl Shard {
         }
     }
 
+    /// Rows that may run at once.
+    pub(crate) fn in_flight_limit(&self) -> usize {
+        self.settings.in_flight.unwrap_or(usize::MAX).max(1)
+    }
+
+    /// What a row was asked for last, as long as that is needed.
     #[inline]
-    fn step_row(&mut self, local: usize, slot: usize) {
+    pub(crate) fn message_of(&self, local: usize) -> Option<&Message> {
+        match &self.batch {
+            Some(batch) => Some(&batch.message),
+            None => self.stream.message(local),
+        }
+    }
+
+    /// One row of a step.
+    #[inline]
+    pub(crate) fn step_row(&mut self, local: usize, slot: usize) {
         let row = &self.rows[local];
         if row.error.is_some() {
             // The error is shown once before a pending reset may take its place.
@@ -47,16 +65,16 @@ impl Shard {
     fn write_step(&mut self, local: usize, slot: usize, line: &mut Vec<u8>) {
         self.begin_line(local, line);
         line.extend_from_slice(b",\"op\":\"step\",\"action\":");
-        let Some(batch) = &self.batch else {
+        let Some(message) = self.message_of(local) else {
             return;
         };
-        match &batch.work {
+        match &message.work {
             Work::Step(Actions::Json(places)) => {
-                items::append_line_safe(line, &batch.body[places[slot].clone()]);
+                items::append_line_safe(line, &message.body[places[slot].clone()]);
                 line.extend_from_slice(b"}\n");
             }
             Work::Step(Actions::Array(array)) => {
-                let bytes = &batch.body[slot * array.bytes..(slot + 1) * array.bytes];
+                let bytes = &message.body[slot * array.bytes..(slot + 1) * array.bytes];
                 let takes_raw = self.rows[local].process.as_ref().is_some_and(|process| process.takes_raw);
                 if array.write(bytes, takes_raw, line) {
                     line.extend_from_slice(b",\"raw\":");

@@ -155,6 +155,31 @@ pub struct Batch {
     pub offset: usize,
 }
 
+/// `send`; its other members are those of its kind.
+#[derive(Debug, Deserialize)]
+pub struct Send {
+    /// What its rows are asked for.
+    pub kind: SendKind,
+    /// How the results are written.
+    pub encoding: Encoding,
+    /// Selected global rows, ascending; null: all.
+    #[serde(default)]
+    pub rows: Option<Vec<u32>>,
+    /// Selected rows of the client's message before this shard's.
+    #[serde(default)]
+    pub offset: usize,
+}
+
+/// What `send` can ask for.
+#[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum SendKind {
+    /// A step.
+    Step,
+    /// A reset.
+    Reset,
+}
+
 /// `reset`
 #[derive(Debug, Deserialize)]
 pub struct Reset {

@@ -3,6 +3,7 @@
 use super::Shard;
 use crate::rows::error::{ErrorKind, RowError};
 use crate::rows::row::{Life, Task};
+use crate::stream::Stream;
 use crate::system;
 
 /// A close request that waits for the environments.
@@ -14,13 +15,14 @@ pub(crate) struct Closing {
 }
 
 impl Shard {
-    /// Asks every environment to end. A batch that runs is given up.
+    /// Asks every environment to end. A batch that runs, and what is out, is given up.
     pub(crate) fn begin_close(&mut self, sequence: u32) {
         let deadline_us = system::now_us() + self.settings.deadlines_ms.close * 1000;
         self.closing = Some(Closing { sequence, deadline_us });
         self.note_deadline(deadline_us);
         self.creation = None;
         self.batch = None;
+        self.stream = Stream::default();
         for local in 0..self.rows.len() {
             let idle = self.rows[local].task == Task::None && self.rows[local].life == Life::Ready;
             if self.rows[local].process.is_none() || !idle {

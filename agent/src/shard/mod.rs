@@ -25,6 +25,7 @@ use crate::starts::config::Config;
 use crate::starts::creation::Creation;
 use crate::starts::queue::Starts;
 use crate::starts::template::Template;
+use crate::stream::Stream;
 use crate::values::layout::Layout;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -77,6 +78,8 @@ pub struct Shard {
     /// The last good observations of an array pool, one buffer for each field.
     pub(crate) columns: Vec<Rc<Vec<u8>>>,
     pub(crate) batch: Option<Box<Batch>>,
+    /// Rows that are out, each on its own.
+    pub(crate) stream: Stream,
     pub(crate) kept: Option<Kept>,
     pub(crate) last_seq: u64,
     /// The pool's seed P.
@@ -131,6 +134,7 @@ impl Shard {
             layout: None,
             columns: Vec::new(),
             batch: None,
+            stream: Stream::default(),
             kept: None,
             last_seq: 0,
             pool_seed: settings.seed,

@@ -58,7 +58,12 @@ impl Shard {
         match op {
             "step" | "reset" | "call" => {
                 self.accept_batch(op)?;
+                self.accept_while_nothing_is_out(op)?;
                 self.begin_batch(sequence, op, head, body)
+            }
+            "send" => {
+                self.accept_batch(op)?;
+                self.send(sequence, head, body)
             }
             "layout" => {
                 self.accept_batch(op)?;
@@ -73,7 +78,7 @@ impl Shard {
             }
             "start" => Err(RequestError::new("conflict", "received a second start, expected one for each agent")),
             other => Err(RequestError::invalid(format!(
-                "received the operation '{}', expected layout, reset, step, call, observe, status, logs or close",
+                "received the operation '{}', expected layout, reset, step, call, send, observe, status, logs or close",
                 other.escape_debug()
             ))),
         }

@@ -125,7 +125,11 @@ impl Shard {
             let _ = self.worker.flush(&self.poller);
             self.handle_requests();
         }
-        self.pump_starts(idle || answered);
+        let told = self.tell_results();
+        if told {
+            let _ = self.worker.flush(&self.poller);
+        }
+        self.pump_starts(idle || answered || told);
         self.advance_creation();
     }
 }

@@ -49,6 +49,11 @@ impl Worker {
         self.writer.push(0, Kind::Event, head, []);
     }
 
+    /// Sends an event that has a body.
+    pub(crate) fn event_with_body(&mut self, head: &[u8], body: impl IntoIterator<Item = Part>) {
+        self.writer.push(0, Kind::Event, head, body);
+    }
+
     /// True when nothing waits to be written.
     pub(crate) fn is_flushed(&self) -> bool {
         self.writer.is_empty()

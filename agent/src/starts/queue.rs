@@ -137,7 +137,7 @@ impl Shard {
         row.failed_starts = 0;
         let _ = self.isolation.detach_workspace(&row.identity);
         match std::mem::replace(&mut row.task, Task::None) {
-            Task::AwaitProcess(task) => self.send_reset(local, task),
+            Task::AwaitProcess(task) => self.reset_in_new_process(local, task),
             other => row.task = other,
         }
         self.note_started(local);
