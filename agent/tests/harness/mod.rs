@@ -1,8 +1,11 @@
 //! A worker for tests: starts the real agent with a socket at descriptor 3 and speaks frames with it.
 #![allow(dead_code)]
 
+pub mod stream;
+
 use sandpool_agent::channel::frame::{self, HEADER_BYTES, Kind};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -11,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use stream::Results;
 
 /// Longer than any deadline a test sets; only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,6 +35,7 @@ pub struct Agent {
     pub stream: UnixStream,
     pub folder: PathBuf,
     pub events: Vec<Value>,
+    pub results: VecDeque<Results>,
     sequence: u32,
     seq: u64,
 }
@@ -60,7 +65,7 @@ impl Agent {
             });
         }
         let process = command.spawn().expect("the agent");
-        Self { process, stream, folder, events: Vec::new(), sequence: 0, seq: 0 }
+        Self { process, stream, folder, events: Vec::new(), results: VecDeque::new(), sequence: 0, seq: 0 }
     }
 
     /// A shard of `count` rows of a program, started, with the layout that it proposes.
@@ -121,13 +126,24 @@ impl Agent {
     pub fn reply(&mut self, sequence: u32) -> Frame {
         loop {
             let frame = self.frame().expect("a frame");
-            if frame.kind == Kind::Event as u16 {
-                self.events.push(frame.head);
+            let Some(frame) = self.set_event_aside(frame) else {
                 continue;
-            }
+            };
             assert_eq!(frame.sequence, sequence, "the reply's sequence: {}", frame.head);
             return frame;
         }
+    }
+
+    /// Keeps an event for later; gives anything else back.
+    fn set_event_aside(&mut self, frame: Frame) -> Option<Frame> {
+        if frame.kind != Kind::Event as u16 {
+            return Some(frame);
+        }
+        match frame.head["event"] == "results" {
+            true => self.results.push_back(Results::of(frame)),
+            false => self.events.push(frame.head),
+        }
+        None
     }
 
     /// The next frame; None at the end of the channel.
@@ -268,7 +284,8 @@ pub fn python<'a>(path: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
     [&["/usr/bin/python3", "-S", "-u", path], arguments].concat()
 }
 
-fn merged(mut head: Value, changes: &Value) -> Value {
+/// A head with members replaced.
+pub fn merged(mut head: Value, changes: &Value) -> Value {
     for (key, value) in changes.as_object().expect("changes") {
         head[key] = value.clone();
     }

@@ -6,7 +6,7 @@ Argument: a JSON object of settings. `socket`: answer on SANDPOOL_FD; `hello`: m
 An action or the options of a reset may be a script, a list of: ["write", text] ($ID becomes the request's id),
 ["hex", bytes], ["exit", code], ["kill", signal], ["sleep", s], ["stderr", text], ["closed"], ["file", path], ["orphan"], ["crowd", mark, folder, limit, s]
 (ends if more than the limit make their marks at the same time), ["once", path] (the rest only
-if the file is new), ["exists", path] (the rest only if it is there), ["flood", count, text]. An action that is a number is the observation and the reward; 9 ends the episode.
+if the file is new), ["exists", path] (the rest only if it is there), ["await", path] (until it is there), ["flood", count, text]. An action that is a number is the observation and the reward; 9 ends the episode.
 """
 
 import array
@@ -85,6 +85,9 @@ def play(channel, request, script):
         elif what == "exists":
             if not os.path.exists(rest[0]):
                 return False
+        elif what == "await":
+            while not os.path.exists(rest[0]):
+                time.sleep(0.005)
         elif what == "flood":
             text = rest[1].replace("$ID", str(request["id"])).encode() * 100
             for _ in range(rest[0]):
