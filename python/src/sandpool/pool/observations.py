@@ -45,7 +45,35 @@ class ArrayObservations:
 
     def last(self) -> Any:
         """Return a copy of every row's last good observation, zeros where there was none."""
-        return _build(self._tree, self._last)
+        return _arrange(self._tree, [column.copy() for column in self._last])
+
+    def take(self, fields: Sequence[Field], rows: Rows, failed: Sequence[int]) -> list[Array]:
+        """Take the observations of a few rows and return them as a part for `join`; failed rows have their last good one."""
+        columns = self._columns_of(fields, len(rows))
+        if not failed:
+            for column, last in zip(columns, self._last, strict=True):
+                last[rows] = column
+            return columns
+        bad = np.isin(rows, failed)
+        columns = [column.copy() for column in columns]
+        for column, last in zip(columns, self._last, strict=True):
+            last[rows[~bad]] = column[~bad]
+            column[bad] = last[rows[bad]]
+        return columns
+
+    def join(self, parts: Sequence[list[Array]]) -> Any:
+        """Return the observations of parts that `take` made, one after another, in memory of their own."""
+        if not parts:
+            return _arrange(self._tree, [np.empty((0, *shape), dtype) for dtype, shape in self._forms])
+        return _arrange(self._tree, [np.concatenate(columns) for columns in zip(*parts, strict=True)])
+
+    def pick(self, part: list[Array], places: Sequence[int]) -> list[Array]:
+        """Return some rows of a part that `take` made, as a part."""
+        return [column[places] for column in part]
+
+    def at(self, part: list[Array], place: int) -> Any:
+        """Return one row's observation out of a part that `take` made, in memory of its own."""
+        return _arrange(self._tree, [column[place].copy() for column in part])
 
     def _columns_of(self, fields: Sequence[Field], count: int) -> list[Array]:
         columns: list[Array | None] = [None] * len(self._forms)
@@ -82,6 +110,30 @@ class ListObservations:
         """Return every row's last good observation."""
         return list(self._last)
 
+    def take(self, fields: Sequence[Field], rows: Rows, failed: Sequence[int]) -> list[Any]:
+        """Take the observations of a few rows and return them as a part for `join`; failed rows are None."""
+        values = self._values_of(fields)
+        if len(values) != len(rows):
+            raise ReplyError(f"The reply has {len(values)} observations for {len(rows)} rows.")
+        lost = frozenset(failed)
+        part = [None if row in lost else value for row, value in zip(rows.tolist(), values, strict=True)]
+        for row, value in zip(rows.tolist(), part, strict=True):
+            if row not in lost:
+                self._last[row] = value
+        return part
+
+    def join(self, parts: Sequence[list[Any]]) -> list[Any]:
+        """Return the observations of parts that `take` made, one after another."""
+        return [value for part in parts for value in part]
+
+    def pick(self, part: list[Any], places: Sequence[int]) -> list[Any]:
+        """Return some rows of a part that `take` made, as a part."""
+        return [part[place] for place in places]
+
+    def at(self, part: list[Any], place: int) -> Any:
+        """Return one row's observation out of a part that `take` made."""
+        return part[place]
+
     def _values_of(self, fields: Sequence[Field]) -> list[Any]:
         for field in fields:
             if field.name == "obs" and field.array is None:
@@ -96,9 +148,9 @@ def make_observations(layout: dict[str, Any], n: int) -> ArrayObservations | Lis
     return ArrayObservations(layout, n) if layout["kind"] == "array" else ListObservations(n)
 
 
-def _build(tree: dict[str, Any], columns: list[Array]) -> Any:
+def _arrange(tree: dict[str, Any], columns: list[Array]) -> Any:
     if "field" in tree:
-        return columns[tree["field"]].copy()
+        return columns[tree["field"]]
     if "dict" in tree:
-        return {name: _build(branch, columns) for name, branch in tree["dict"]}
-    return tuple(_build(branch, columns) for branch in tree["tuple"])
+        return {name: _arrange(branch, columns) for name, branch in tree["dict"]}
+    return tuple(_arrange(branch, columns) for branch in tree["tuple"])
