@@ -19,7 +19,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class ArrayObservations:
     """Observations of an array pool: one array ``(n, …)`` for each field of the layout.
 
-    What `merge` returns is the caller's own: it is never written to again.
+    What `merge` returns is the caller's own and never written to again, unless it was asked for with ``copy=False``.
     """
 
     def __init__(self, layout: dict[str, Any], n: int) -> None:
@@ -28,7 +28,7 @@ class ArrayObservations:
         self._forms = [(dtype_of(field["dtype"]), tuple(field["shape"])) for field in layout["fields"]]
         self._last: list[Array] = [np.zeros((n, *shape), dtype) for dtype, shape in self._forms]
 
-    def merge(self, fields: Sequence[Field], rows: Rows | None, failed: Sequence[int]) -> Any:
+    def merge(self, fields: Sequence[Field], rows: Rows | None, failed: Sequence[int], *, copy: bool = True) -> Any:
         """Take a reply's observations; failed and unselected rows keep their last good one."""
         columns = self._columns_of(fields, self._n if rows is None else len(rows))
         if rows is None:
@@ -41,10 +41,10 @@ class ArrayObservations:
             good = ~np.isin(rows, failed)
             for column, last in zip(columns, self._last, strict=True):
                 last[rows[good]] = column[good]
-        return self.last()
+        return self.last(copy=copy)
 
-    def last(self) -> Any:
-        """Return a copy of every row's last good observation, zeros where there was none."""
+    def last(self, *, copy: bool = True) -> Any:
+        """Return every row's last good observation, zeros where there was none."""
         return _arrange(self._tree, [column.copy() for column in self._last])
 
     def take(self, fields: Sequence[Field], rows: Rows, failed: Sequence[int]) -> list[Array]:
@@ -94,7 +94,7 @@ class ListObservations:
         self._n = n
         self._last: list[Any] = [None] * n
 
-    def merge(self, fields: Sequence[Field], rows: Rows | None, failed: Sequence[int]) -> list[Any]:
+    def merge(self, fields: Sequence[Field], rows: Rows | None, failed: Sequence[int], *, copy: bool = True) -> list[Any]:
         """Take a reply's observations; failed rows are None, unselected ones keep their last good one."""
         values = self._values_of(fields)
         indices = range(self._n) if rows is None else rows.tolist()
@@ -106,7 +106,7 @@ class ListObservations:
                 self._last[index] = value
         return [None if index in lost else value for index, value in enumerate(self._last)]
 
-    def last(self) -> list[Any]:
+    def last(self, *, copy: bool = True) -> list[Any]:
         """Return every row's last good observation."""
         return list(self._last)
 
