@@ -17,10 +17,10 @@ const required = {
 
 const defaulted = {
   seed: Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Null()], { default: null }),
-  autoreset: Type.Union(
-    [Type.Literal("same_step"), Type.Literal("next_step"), Type.Literal("auto"), Type.Null()],
-    { default: null, description: "auto: a vectorised environment's own mode, same_step for any other" },
-  ),
+  autoreset: Type.Union([Type.Literal("same_step"), Type.Literal("next_step"), Type.Literal("auto"), Type.Null()], {
+    default: null,
+    description: "auto: a vectorised environment's own mode, same_step for any other",
+  }),
   seeds: Type.Union([Type.Literal("derived"), Type.Literal("continue")], { default: "derived" }),
   start: Type.Union([Type.Literal("auto"), Type.Literal("fork"), Type.Literal("spawn")], { default: "auto" }),
   isolation: Type.Union(
