@@ -94,6 +94,12 @@ class BatchChannel:
             self._unsettled = request
             return self._take(request, self._send(request))  # type: ignore[no-any-return]
 
+    def settle(self) -> None:
+        """Find out what became of an interrupted batch and take its reply in; nothing, if there is none."""
+        with self._lock:
+            if self._unsettled is not None:
+                self._settle(self._unsettled)
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()

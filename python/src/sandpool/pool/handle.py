@@ -7,14 +7,13 @@ import weakref
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sandpool.discovery import ServerAddress, parse_url
 from sandpool.errors import NotFoundError, PoolClosedError, PoolLostError, SandpoolError
 from sandpool.escape import escape_untrusted
 from sandpool.pool.channel import BatchChannel
+from sandpool.pool.endpoint import endpoint_of
 from sandpool.pool.lease import Lease
 from sandpool.pool.options import check_row
 from sandpool.pool.timeouts import Timeouts
-from sandpool.transport.local_socket import local_socket
 from sandpool.transport.server import Server
 
 H = TypeVar("H", bound="PoolHandle")
@@ -40,8 +39,8 @@ class PoolHandle:
         self._server = server
         self._owned = owned
         self._timeouts = timeouts
-        address = _step_address(server.address, description)
-        self._channel = BatchChannel(address, self.id, description["next_seq"], local_socket(server.address, description))
+        self._endpoint = endpoint_of(server.address, description)
+        self._channel = BatchChannel(self._endpoint.address, self.id, description["next_seq"], self._endpoint.local_socket)
         self._lease = Lease(server, self.id, float(description["lease"]["seconds"]))
         self._finalizer = weakref.finalize(self, self._lease.abandon, owned)
 
@@ -130,11 +129,3 @@ class PoolHandle:
         self._lease.end()
         self._channel.close()
         return was_open
-
-
-def _step_address(address: ServerAddress, description: dict[str, Any]) -> ServerAddress:
-    """Where batches go: the pool's own endpoint if it has a token of its own, for our key is only for the server's URL."""
-    endpoint = description.get("endpoint") or {}
-    if not endpoint.get("token"):
-        return address
-    return parse_url(endpoint["url"], endpoint["token"], "the pool's endpoint")
