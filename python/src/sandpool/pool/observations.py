@@ -45,7 +45,7 @@ class ArrayObservations:
 
     def last(self, *, copy: bool = True) -> Any:
         """Return every row's last good observation, zeros where there was none."""
-        return _arrange(self._tree, [column.copy() for column in self._last])
+        return _arrange(self._tree, [column.copy() for column in self._last] if copy else self._last)
 
     def take(self, fields: Sequence[Field], rows: Rows, failed: Sequence[int]) -> list[Array]:
         """Take the observations of a few rows and return them as a part for `join`; failed rows have their last good one."""
