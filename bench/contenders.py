@@ -80,7 +80,7 @@ def native_floor(n: int, seconds: float, folder: Path) -> list[float]:
         shutil.copytree(ENVIRONMENTS / "cartpole", program)
         (program / "sandpool").mkdir()
         (program / "sandpool" / "__init__.py").touch()
-        shutil.copy(ROOT / "python/src/sandpool/env.py", program / "sandpool/env.py")
+        shutil.copytree(ROOT / "python/src/sandpool/env", program / "sandpool/env", ignore=shutil.ignore_patterns("__pycache__"))
     command = [ROOT / "bench/floor/target/release/floor", str(n), str(seconds), sys.executable, program / "env.py"]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [micros / 1e6 for micros in json.loads(output)["batches_us"]]

@@ -4,6 +4,7 @@ use super::batch::{Spread, Work};
 use super::begin::{invalid_body, spread};
 use crate::channel::error::RequestError;
 use crate::channel::request::{self, CallKind};
+use crate::rows::pack::Asked;
 use crate::rows::row::Task;
 use crate::shard::{Shard, parse};
 use crate::values::{items, strings};
@@ -47,7 +48,8 @@ impl Shard {
             return self.repeat_error(local);
         }
         let mut line = std::mem::take(&mut self.line);
-        self.begin_line(local, &mut line);
+        let number = self.rows[local].pack;
+        self.begin_line(number, &mut line);
         let Some((message, deadline_ms)) = self.message_of(local).and_then(|message| match &message.work {
             Work::Call { deadline_ms, .. } => Some((message, *deadline_ms)),
             _ => None,
@@ -69,7 +71,7 @@ impl Shard {
         }
         line.extend_from_slice(b"}\n");
         self.rows[local].task = Task::Call;
-        self.request_row(local, &line, deadline_ms);
+        self.ask(number, Asked::Call, &line, deadline_ms);
         self.line = line;
     }
 }

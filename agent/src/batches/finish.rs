@@ -22,9 +22,14 @@ impl Shard {
     /// A row has what the batch wanted.
     #[inline]
     pub(crate) fn finish_row(&mut self, local: usize) {
+        let sent_us = self.packs[self.rows[local].pack].sent_us;
+        self.finish_after(local, system::now_us().saturating_sub(sent_us));
+    }
+
+    #[inline]
+    fn finish_after(&mut self, local: usize, took_us: u64) {
         let row = &mut self.rows[local];
         row.task = Task::None;
-        let took_us = system::now_us().saturating_sub(row.sent_us);
         let index = row.index;
         if let Some(batch) = &mut self.batch {
             batch.done += 1;
@@ -45,8 +50,8 @@ impl Shard {
 
     /// A failed row that is asked again: nothing is sent.
     pub(crate) fn repeat_error(&mut self, local: usize) {
-        self.rows[local].sent_us = system::now_us();
-        self.finish_with_error(local);
+        self.show_error(local);
+        self.finish_after(local, 0);
     }
 
     /// A call that raised: the row itself goes on.

@@ -4,7 +4,8 @@ use super::batch::{Batch, Message, Spread, Work};
 use super::begin::spread;
 use crate::channel::error::RequestError;
 use crate::channel::request::{self, Encoding, Seeds};
-use crate::rows::row::{Life, NEVER, Purpose, ResetTask, Task};
+use crate::rows::pack::{Asked, Life};
+use crate::rows::row::{NEVER, Purpose, ResetTask, Task};
 use crate::rows::seeds::derived_seed;
 use crate::shard::{Shard, parse};
 use crate::system;
@@ -44,7 +45,7 @@ impl Shard {
         let hard = *hard;
         let given = seeds.as_ref().and_then(|seeds| seeds[slot]);
         let options = options.of(slot);
-        let life = self.rows[local].life;
+        let life = self.packs[self.rows[local].pack].life;
         if life == Life::Lost && !hard {
             return self.repeat_error(local);
         }
@@ -60,14 +61,15 @@ impl Shard {
     fn reset_when_ready(&mut self, local: usize, task: ResetTask, hard: bool) {
         let deadline_us = system::now_us() + self.settings.deadlines_ms.start * 1000;
         self.await_process(local, task, deadline_us);
-        match self.rows[local].life {
-            Life::Ready | Life::Lost => self.replace(local),
+        let number = self.rows[local].pack;
+        match self.packs[number].life {
+            Life::Ready | Life::Lost => self.replace(number),
             // A process that no reset has touched yet is as new as the one a hard reset would make.
-            Life::Queued { .. } => self.hurry_start(local),
+            Life::Queued { .. } => self.hurry_start(number),
             Life::Starting => {}
         }
         if hard {
-            self.rows[local].failed_starts = 0;
+            self.packs[number].failed_starts = 0;
         }
     }
 
@@ -83,7 +85,7 @@ impl Shard {
         // A process that was just made is seeded for its first reset, whatever the pool's rule.
         task.seed = task.seed.or_else(|| self.seed_of_fresh_process(local));
         self.await_process(local, task, deadline_us);
-        self.replace(local);
+        self.replace(self.rows[local].pack);
     }
 
     fn await_process(&mut self, local: usize, task: ResetTask, deadline_us: u64) {
@@ -111,7 +113,8 @@ impl Shard {
     /// Sends a reset; its clock starts now, unless it is the second try.
     pub(crate) fn send_reset(&mut self, local: usize, mut task: ResetTask) {
         let mut line = std::mem::take(&mut self.line);
-        self.begin_line(local, &mut line);
+        let number = self.rows[local].pack;
+        self.begin_line(number, &mut line);
         line.extend_from_slice(b",\"op\":\"reset\",\"seed\":");
         match task.seed {
             Some(seed) => numbers::write_u64(&mut line, seed),
@@ -125,12 +128,12 @@ impl Shard {
         line.extend_from_slice(b"}\n");
         let row = &mut self.rows[local];
         row.process_deadline_us = NEVER;
-        row.deadline_us = task.deadline_us.unwrap_or(NEVER);
+        self.packs[number].deadline_us = task.deadline_us.unwrap_or(NEVER);
         let deadline_us =
             *task.deadline_us.get_or_insert_with(|| system::now_us() + self.settings.deadlines_ms.reset * 1000);
-        row.task = Task::Reset(task);
+        self.rows[local].task = Task::Reset(task);
         let left_ms = deadline_us.saturating_sub(system::now_us()).div_ceil(1000);
-        self.request_row(local, &line, left_ms);
+        self.ask(number, Asked::Reset, &line, left_ms);
         self.line = line;
     }
 }

@@ -2,7 +2,8 @@
 
 use super::batch::{Actions, Message, Work};
 use crate::channel::request::Autoreset;
-use crate::rows::row::{Life, Purpose, Task};
+use crate::rows::pack::{Asked, Life};
+use crate::rows::row::{Purpose, Task};
 use crate::shard::Shard;
 use crate::system;
 use crate::values::{items, numbers};
@@ -48,7 +49,8 @@ impl Shard {
         let row = &self.rows[local];
         if row.error.is_some() {
             // The error is shown once before a pending reset may take its place.
-            let resets = self.settings.autoreset.is_some() && row.error_shown && row.life == Life::Ready;
+            let resets =
+                self.settings.autoreset.is_some() && row.error_shown && self.packs[row.pack].life == Life::Ready;
             return if resets { self.autoreset(local, Purpose::NextStep) } else { self.repeat_error(local) };
         }
         if row.ended && self.settings.autoreset == Some(Autoreset::NextStep) {
@@ -57,13 +59,14 @@ impl Shard {
         let mut line = std::mem::take(&mut self.line);
         self.write_step(local, slot, &mut line);
         self.rows[local].task = Task::Step;
-        self.request_row(local, &line, self.settings.deadlines_ms.step);
+        self.ask(self.rows[local].pack, Asked::Step, &line, self.settings.deadlines_ms.step);
         self.line = line;
     }
 
     #[inline]
     fn write_step(&mut self, local: usize, slot: usize, line: &mut Vec<u8>) {
-        self.begin_line(local, line);
+        let number = self.rows[local].pack;
+        self.begin_line(number, line);
         line.extend_from_slice(b",\"op\":\"step\",\"action\":");
         let Some(message) = self.message_of(local) else {
             return;
@@ -75,7 +78,7 @@ impl Shard {
             }
             Work::Step(Actions::Array(array)) => {
                 let bytes = &message.body[slot * array.bytes..(slot + 1) * array.bytes];
-                let takes_raw = self.rows[local].process.as_ref().is_some_and(|process| process.takes_raw);
+                let takes_raw = self.packs[number].process.as_ref().is_some_and(|process| process.takes_raw);
                 if array.write(bytes, takes_raw, line) {
                     line.extend_from_slice(b",\"raw\":");
                     numbers::write_u64(line, bytes.len() as u64);
@@ -89,27 +92,27 @@ impl Shard {
         }
     }
 
-    /// Begins a request line with the row's next number.
+    /// Begins a request line with the pack's next number.
     #[inline]
-    pub(crate) fn begin_line(&mut self, local: usize, line: &mut Vec<u8>) {
-        let row = &mut self.rows[local];
-        row.last_id += 1;
-        row.late = 0;
+    pub(crate) fn begin_line(&mut self, number: usize, line: &mut Vec<u8>) {
+        let pack = &mut self.packs[number];
+        pack.last_id += 1;
+        pack.late = 0;
         line.clear();
         line.extend_from_slice(b"{\"id\":");
-        numbers::write_u64(line, row.last_id);
+        numbers::write_u64(line, pack.last_id);
     }
 
-    /// Sends a row its line; its clock starts now.
+    /// Sends a pack its line; its clock starts now.
     #[inline]
-    pub(crate) fn request_row(&mut self, local: usize, line: &[u8], deadline_ms: u64) {
+    pub(crate) fn ask(&mut self, number: usize, asked: Asked, line: &[u8], deadline_ms: u64) {
         let now_us = system::now_us();
-        let deadline_us = now_us + deadline_ms * 1000;
-        let row = &mut self.rows[local];
-        row.sent_us = now_us;
-        row.deadline_us = row.deadline_us.min(deadline_us);
-        let deadline_us = row.deadline_us;
+        let pack = &mut self.packs[number];
+        pack.asked = asked;
+        pack.sent_us = now_us;
+        pack.deadline_us = pack.deadline_us.min(now_us + deadline_ms * 1000);
+        let deadline_us = pack.deadline_us;
         self.note_deadline(deadline_us);
-        self.send_to_row(local, line);
+        self.send_to_pack(number, line);
     }
 }

@@ -10,12 +10,12 @@ pub enum Source {
     Children,
     /// The memory sampler.
     Sampler,
-    /// The stream that a row's process answers on.
-    Row,
+    /// The stream that a pack's process answers on.
+    Pack,
     /// Standard output of a process that has not chosen its stream.
-    RowPipes,
-    /// A row's standard error.
-    RowLog,
+    PackPipes,
+    /// A pack's standard error.
+    PackLog,
     /// The template's socket.
     Template,
     /// The template's standard output, until it has answered.
@@ -28,46 +28,46 @@ const SOURCES: [Source; 9] = [
     Source::Worker,
     Source::Children,
     Source::Sampler,
-    Source::Row,
-    Source::RowPipes,
-    Source::RowLog,
+    Source::Pack,
+    Source::PackPipes,
+    Source::PackLog,
     Source::Template,
     Source::TemplatePipes,
     Source::TemplateLog,
 ];
 
-/// A source, the row, and the row's epoch: an event of a process that was replaced meanwhile is told by it.
+/// A source, the pack, and the pack's epoch: an event of a process that was replaced meanwhile is told by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
     /// Where from.
     pub source: Source,
-    /// Local row.
-    pub row: usize,
-    /// The row's epoch, its low 24 bits.
+    /// Number of the pack.
+    pub pack: usize,
+    /// The pack's epoch, its low 24 bits.
     pub epoch: u32,
 }
 
 impl Token {
-    /// A token without a row.
+    /// A token without a pack.
     pub fn of(source: Source) -> Self {
-        Self::row(source, 0, 0)
+        Self::of_pack(source, 0, 0)
     }
 
-    /// A token of a row.
-    pub fn row(source: Source, row: usize, epoch: u32) -> Self {
-        Self { source, row, epoch: epoch & 0xff_ffff }
+    /// A token of a pack.
+    pub fn of_pack(source: Source, pack: usize, epoch: u32) -> Self {
+        Self { source, pack, epoch: epoch & 0xff_ffff }
     }
 
     /// Packs it.
     pub fn pack(self) -> u64 {
-        (self.source as u64) << 56 | u64::from(self.epoch) << 32 | self.row as u64
+        (self.source as u64) << 56 | u64::from(self.epoch) << 32 | self.pack as u64
     }
 
     /// Unpacks it.
     pub fn unpack(bits: u64) -> Self {
         Self {
             source: SOURCES[(bits >> 56) as usize % SOURCES.len()],
-            row: (bits & 0xffff_ffff) as usize,
+            pack: (bits & 0xffff_ffff) as usize,
             epoch: (bits >> 32) as u32 & 0xff_ffff,
         }
     }

@@ -4,6 +4,7 @@ use super::Shard;
 use super::values::{add_member, keep, keep_info};
 use crate::channel::request::Autoreset;
 use crate::rows::error::{ErrorKind, ReportedError};
+use crate::rows::pack::Asked;
 use crate::rows::row::{NEVER, Purpose, ResetTask, Task};
 use crate::values::fault::Fault;
 use crate::values::items;
@@ -15,66 +16,74 @@ const LATE_LIMIT: u32 = 256;
 impl Shard {
     /// One scanned answer and its raw bytes.
     #[inline]
-    pub(crate) fn answered(&mut self, local: usize, reply: &Reply<'_>, raw: &[u8]) {
-        let row = &mut self.rows[local];
-        let waits = !matches!(row.task, Task::None | Task::AwaitProcess(_));
-        if !waits || reply.id != Some(row.last_id) {
-            return self.unexpected_answer(local, reply);
+    pub(crate) fn answered(&mut self, number: usize, reply: &Reply<'_>, raw: &[u8]) {
+        let pack = &mut self.packs[number];
+        if pack.asked == Asked::Nothing || reply.id != Some(pack.last_id) {
+            return self.unexpected_answer(number, reply);
         }
-        row.deadline_us = NEVER;
+        pack.deadline_us = NEVER;
+        let local = pack.rows.start;
         if let Some(member) = reply.error {
-            return self.error_answer(local, &member);
+            return self.error_answer(number, &member);
         }
-        let done = match self.rows[local].task {
-            Task::Step => self.step_answer(local, reply, raw),
-            Task::Reset(_) => self.reset_answer(local, reply, raw),
-            Task::Call => self.call_answer(local, reply, raw),
-            _ => Ok(()),
+        let asked = std::mem::replace(&mut pack.asked, Asked::Nothing);
+        let done = match asked {
+            Asked::Step => self.step_answer(local, reply, raw),
+            Asked::Reset => self.reset_answer(local, reply, raw),
+            Asked::Call => self.call_answer(local, reply, raw),
+            Asked::Close | Asked::Nothing => Ok(()),
         };
         if let Err(fault) = done {
-            self.break_protocol(local, &fault);
+            // It is what the answer was to that failed.
+            self.packs[number].asked = asked;
+            self.break_protocol(number, &fault);
         }
     }
 
     /// An answer to something that was answered before is dropped and counted; any other is a fault.
     #[cold]
-    fn unexpected_answer(&mut self, local: usize, reply: &Reply<'_>) {
-        let row = &mut self.rows[local];
-        let last = row.last_id;
+    fn unexpected_answer(&mut self, number: usize, reply: &Reply<'_>) {
+        let pack = &mut self.packs[number];
+        let last = pack.last_id;
         match reply.id {
-            Some(id) if id <= last && row.late < LATE_LIMIT => {
-                row.late += 1;
+            Some(id) if id <= last && pack.late < LATE_LIMIT => {
+                pack.late += 1;
                 self.counters.late_replies += 1;
             }
             Some(id) if id <= last => {
                 let fault = format!("more than {LATE_LIMIT} answers to requests that were answered before");
-                self.break_protocol(local, &Fault::new(fault));
+                self.break_protocol(number, &Fault::new(fault));
             }
             Some(id) => {
                 let fault = format!("an answer with the id {id}, expected {last}");
-                self.break_protocol(local, &Fault::new(fault));
+                self.break_protocol(number, &Fault::new(fault));
             }
-            None => self.break_protocol(local, &Fault::new(format!("an answer without an id, expected {last}"))),
+            None => self.break_protocol(number, &Fault::new(format!("an answer without an id, expected {last}"))),
         }
     }
 
     /// The environment answered with an error.
-    fn error_answer(&mut self, local: usize, member: &Member<'_>) {
-        let op = self.rows[local].op();
-        let error = ReportedError::parse(member.text).into_error(op);
-        let row = &mut self.rows[local];
+    fn error_answer(&mut self, number: usize, member: &Member<'_>) {
+        let pack = &mut self.packs[number];
+        let error = ReportedError::parse(member.text).into_error(pack.op());
+        let asked = std::mem::replace(&mut pack.asked, Asked::Nothing);
+        let local = pack.rows.start;
+        if asked == Asked::Close {
+            return;
+        }
         if error.kind == ErrorKind::Exception {
-            match &mut row.task {
-                Task::Call => return self.finish_failed_call(local, &error),
-                Task::Close => return,
-                Task::Reset(task) if !task.retried && self.creation.is_none() => {
-                    let retry = ResetTask { retried: true, ..task.clone() };
-                    return self.retry_reset(local, retry);
-                }
-                _ => {}
+            if asked == Asked::Call {
+                return self.finish_failed_call(local, &error);
+            }
+            if let Task::Reset(task) = &self.rows[local].task
+                && !task.retried
+                && self.creation.is_none()
+            {
+                let retry = ResetTask { retried: true, ..task.clone() };
+                return self.retry_reset(local, retry);
             }
         }
-        self.fail_row(local, error);
+        self.fail_pack(number, error);
     }
 
     fn step_answer(&mut self, local: usize, reply: &Reply<'_>, raw: &[u8]) -> Result<(), Fault> {

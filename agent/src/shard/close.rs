@@ -2,7 +2,7 @@
 
 use super::Shard;
 use crate::rows::error::{ErrorKind, RowError};
-use crate::rows::row::{Life, Task};
+use crate::rows::pack::{Asked, Life};
 use crate::stream::Stream;
 use crate::system;
 
@@ -23,25 +23,25 @@ impl Shard {
         self.creation = None;
         self.batch = None;
         self.stream = Stream::default();
-        for local in 0..self.rows.len() {
-            let idle = self.rows[local].task == Task::None && self.rows[local].life == Life::Ready;
-            if self.rows[local].process.is_none() || !idle {
-                self.discard_process(local);
+        for number in 0..self.packs.len() {
+            let idle = self.packs[number].asked == Asked::Nothing && self.packs[number].life == Life::Ready;
+            if self.packs[number].process.is_none() || !idle {
+                self.discard_process(number);
                 continue;
             }
             let mut line = std::mem::take(&mut self.line);
-            self.begin_line(local, &mut line);
+            self.begin_line(number, &mut line);
             line.extend_from_slice(b",\"op\":\"close\"}\n");
-            self.rows[local].task = Task::Close;
-            self.send_to_row(local, &line);
+            self.packs[number].asked = Asked::Close;
+            self.send_to_pack(number, &line);
             self.line = line;
         }
         self.end_template(RowError::new(ErrorKind::Crash, "close", ""));
     }
 
-    /// A row's process has ended while the shard closes.
-    pub(crate) fn row_closed(&mut self, local: usize) {
-        self.discard_process(local);
+    /// A pack's process has ended while the shard closes.
+    pub(crate) fn pack_closed(&mut self, number: usize) {
+        self.discard_process(number);
     }
 
     /// True once the shard may end: nothing runs any more, or the time is up.
@@ -49,7 +49,7 @@ impl Shard {
         let Some(closing) = &self.closing else {
             return false;
         };
-        let running = self.rows.iter().any(|row| row.process.is_some());
+        let running = self.packs.iter().any(|pack| pack.process.is_some());
         if running && system::now_us() < closing.deadline_us {
             return false;
         }
@@ -59,19 +59,19 @@ impl Shard {
         true
     }
 
-    /// Kills what is left of every row and the template, and removes the workspaces.
+    /// Kills what is left of every pack and the template, and removes the workspaces.
     pub(crate) fn end_everything(&mut self) {
         self.end_template(RowError::new(ErrorKind::Crash, "close", ""));
-        for local in 0..self.rows.len() {
-            self.discard_process(local);
+        for number in 0..self.packs.len() {
+            self.discard_process(number);
         }
         let some_left = self.await_ends();
-        for row in &self.rows {
+        for pack in &self.packs {
             // Whatever cannot be ended now ends with this process, which is process 1 of its namespace.
             if some_left {
-                let _ = self.isolation.kill_everything(&row.identity);
+                let _ = self.isolation.kill_everything(&pack.identity);
             }
-            let _ = self.isolation.remove_workspace(&row.identity);
+            let _ = self.isolation.remove_workspace(&pack.identity);
         }
         self.starts.clean.clear();
         self.starts.dirty.clear();

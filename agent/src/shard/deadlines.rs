@@ -10,17 +10,17 @@ impl Shard {
     pub(crate) fn expire(&mut self, now_us: u64) {
         self.earliest_us = NEVER;
         let mut due = Vec::new();
-        for (local, row) in self.rows.iter().enumerate() {
-            let deadline_us = row.deadline_us.min(row.process_deadline_us);
-            if deadline_us <= now_us {
-                due.push(local);
+        for (number, pack) in self.packs.iter().enumerate() {
+            if pack.deadline_us <= now_us {
+                due.push(number);
             } else {
-                self.earliest_us = self.earliest_us.min(deadline_us);
+                self.earliest_us = self.earliest_us.min(pack.deadline_us);
             }
         }
-        for local in due {
-            self.row_due(local, now_us);
+        for number in due {
+            self.pack_due(number, now_us);
         }
+        self.expire_waits(now_us);
         if self.template.deadline_us() <= now_us {
             self.template_due();
         }
@@ -30,25 +30,33 @@ impl Shard {
         }
     }
 
-    fn row_due(&mut self, local: usize, now_us: u64) {
-        let row = &mut self.rows[local];
-        if row.deadline_us <= now_us {
-            if row.ending {
-                return self.crashed(local);
-            }
-            return self.timed_out(local);
+    fn pack_due(&mut self, number: usize, now_us: u64) {
+        let pack = &self.packs[number];
+        // One that was due with it may have ended it.
+        if pack.deadline_us > now_us {
+            return self.note_deadline(pack.deadline_us);
         }
-        if row.process_deadline_us <= now_us {
+        if pack.ending {
+            return self.crashed(number);
+        }
+        self.timed_out(number);
+    }
+
+    /// Rows that waited too long for a process. The replacement goes on; only this reset has failed.
+    fn expire_waits(&mut self, now_us: u64) {
+        for local in 0..self.rows.len() {
+            let row = &mut self.rows[local];
+            if row.process_deadline_us > now_us {
+                let deadline_us = row.process_deadline_us;
+                self.note_deadline(deadline_us);
+                continue;
+            }
             row.process_deadline_us = NEVER;
             let seconds = self.settings.deadlines_ms.start as f64 / 1000.0;
             let message = format!("no process to reset within {seconds} s");
             let mut error = RowError::new(ErrorKind::Timeout, "reset", message);
             error.deadline_s = Some(seconds);
-            // The replacement goes on; only this reset has failed.
             self.become_failed(local, error);
         }
-        let row = &self.rows[local];
-        let deadline_us = row.deadline_us.min(row.process_deadline_us);
-        self.note_deadline(deadline_us);
     }
 }

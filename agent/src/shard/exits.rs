@@ -2,7 +2,7 @@
 
 use super::{Owner, Shard};
 use crate::isolation::{Exit, reap};
-use crate::rows::row::Task;
+use crate::rows::pack::Asked;
 use crate::system;
 use std::os::fd::RawFd;
 
@@ -44,32 +44,32 @@ impl Shard {
     fn exited(&mut self, owner: Owner, exit: Exit) {
         match owner {
             Owner::Template => self.template_exited(exit),
-            Owner::Row(local) => self.row_exited(local, exit),
+            Owner::Pack(number) => self.pack_exited(number, exit),
         }
     }
 
     /// What the process wrote before it ended still counts.
-    fn row_exited(&mut self, local: usize, exit: Exit) {
-        let epoch = self.rows[local].epoch;
-        let Some(process) = &mut self.rows[local].process else {
+    fn pack_exited(&mut self, number: usize, exit: Exit) {
+        let epoch = self.packs[number].epoch;
+        let Some(process) = &mut self.packs[number].process else {
             return;
         };
         process.exit = Some(exit);
         const READS: usize = 64;
         for pipes in [false, true] {
             for _ in 0..READS {
-                if self.rows[local].epoch != epoch || !self.read_row(local, pipes) {
+                if self.packs[number].epoch != epoch || !self.read_pack(number, pipes) {
                     break;
                 }
             }
         }
-        let row = &mut self.rows[local];
-        if row.epoch != epoch || row.process.is_none() {
+        let pack = &mut self.packs[number];
+        if pack.epoch != epoch || pack.process.is_none() {
             return;
         }
-        if row.task == Task::Close || self.closing.is_some() {
-            return self.row_closed(local);
+        if pack.asked == Asked::Close || self.closing.is_some() {
+            return self.pack_closed(number);
         }
-        self.crashed(local);
+        self.crashed(number);
     }
 }

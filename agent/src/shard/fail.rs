@@ -1,44 +1,48 @@
-//! What a row's failure means: evidence, an error, a new process.
+//! What a failure means: evidence, an error, a new process.
 
 use super::Shard;
 use crate::isolation::{Exit, cpu_seconds};
 use crate::rows::error::{ErrorKind, RowError, STDERR_TAIL_BYTES};
 use crate::rows::log::LOG_BYTES;
+use crate::rows::pack::{Asked, Life};
 use crate::rows::process::Process;
-use crate::rows::row::{Life, NEVER, Task};
+use crate::rows::row::{NEVER, Task};
 use crate::system;
 use crate::values::fault::Fault;
 
 impl Shard {
-    /// A row failed in what it was doing: its process is ended and replaced in the background.
-    pub(crate) fn fail_row(&mut self, local: usize, error: RowError) {
-        if self.rows[local].life == Life::Starting {
-            return self.start_failed(local, error);
+    /// A pack failed in what it was doing: its rows fail with it, its process is ended and replaced in the background.
+    pub(crate) fn fail_pack(&mut self, number: usize, error: RowError) {
+        if self.packs[number].life == Life::Starting {
+            return self.start_failed(number, error);
         }
-        let (error, _) = self.with_evidence(local, error);
+        let (error, _) = self.with_evidence(number, error);
         if self.creation.is_some() {
-            return self.fail_creation(local, &error);
+            return self.fail_creation(self.packs[number].rows.start, &error);
         }
-        self.replace(local);
-        self.become_failed(local, error);
+        self.replace(number);
+        for local in self.packs[number].rows.clone() {
+            let op = self.rows[local].op();
+            self.become_failed(local, RowError { op, ..error.clone() });
+        }
     }
 
-    /// A row broke the protocol.
-    pub(crate) fn break_protocol(&mut self, local: usize, fault: &Fault) {
-        let op = self.rows[local].op();
-        self.fail_row(local, RowError::new(ErrorKind::Protocol, op, fault.to_string()));
+    /// A pack broke the protocol.
+    pub(crate) fn break_protocol(&mut self, number: usize, fault: &Fault) {
+        let op = self.packs[number].op();
+        self.fail_pack(number, RowError::new(ErrorKind::Protocol, op, fault.to_string()));
     }
 
-    /// A row's process ended, or closed its stream and is as good as ended.
-    pub(crate) fn crashed(&mut self, local: usize) {
-        let row = &self.rows[local];
-        let Some(process) = &row.process else {
+    /// A pack's process ended, or closed its stream and is as good as ended.
+    pub(crate) fn crashed(&mut self, number: usize) {
+        let pack = &self.packs[number];
+        let Some(process) = &pack.process else {
             return;
         };
-        let op = row.op();
+        let op = pack.op();
         // The kill may have met a child program instead, in this request or long before.
         let killed = process.exit.as_ref().is_none_or(Self::killed);
-        let out_of_memory = killed && self.isolation.oom_kills(&row.identity) > process.oom_kills_before;
+        let out_of_memory = killed && self.isolation.oom_kills(&pack.identity) > process.oom_kills_before;
         let kind = if out_of_memory { ErrorKind::Oom } else { ErrorKind::Crash };
         let mut message = match &process.exit {
             Some(exit) => format!("the environment {}", Self::ending(exit)),
@@ -47,7 +51,7 @@ impl Shard {
         if out_of_memory {
             message.push_str(&format!("; the kernel ended it at its limit of {} bytes", self.settings.memory_bytes));
         }
-        self.fail_row(local, RowError::new(kind, op, message));
+        self.fail_pack(number, RowError::new(kind, op, message));
     }
 
     /// By SIGKILL, itself or the child whose end it passed on as shells do.
@@ -65,11 +69,11 @@ impl Shard {
     }
 
     /// No answer came in time.
-    pub(crate) fn timed_out(&mut self, local: usize) {
-        let row = &self.rows[local];
-        let op = row.op();
-        let deadline_ms = (row.deadline_us.saturating_sub(row.sent_us)) as f64 / 1000.0;
-        let cpu_s = row.process.as_ref().and_then(|process| process.pid).and_then(cpu_seconds);
+    pub(crate) fn timed_out(&mut self, number: usize) {
+        let pack = &self.packs[number];
+        let op = pack.op();
+        let deadline_ms = (pack.deadline_us.saturating_sub(pack.sent_us)) as f64 / 1000.0;
+        let cpu_s = pack.process.as_ref().and_then(|process| process.pid).and_then(cpu_seconds);
         let mut message = format!("no answer to {op} within {} s", deadline_ms / 1000.0);
         if let Some(load) = overload() {
             message.push_str(&format!("; the host was short of CPU ({load})"));
@@ -77,46 +81,50 @@ impl Shard {
         let mut error = RowError::new(ErrorKind::Timeout, op, message);
         error.deadline_s = Some(deadline_ms / 1000.0);
         error.cpu_s = cpu_s;
-        if row.life == Life::Starting {
+        if pack.life == Life::Starting {
             error.deadline_s = Some(self.settings.deadlines_ms.start as f64 / 1000.0);
             error.message = format!("no answer to hello within {} ms", self.settings.deadlines_ms.start);
         }
         self.counters.stragglers += 1;
-        self.fail_row(local, error);
+        self.fail_pack(number, error);
     }
 
     /// Adds exit status and standard error to an error.
-    pub(crate) fn with_evidence(&mut self, local: usize, mut error: RowError) -> (RowError, bool) {
-        let row = &mut self.rows[local];
-        let Some(process) = &mut row.process else {
+    pub(crate) fn with_evidence(&mut self, number: usize, mut error: RowError) -> (RowError, bool) {
+        let pack = &mut self.packs[number];
+        let Some(process) = &mut pack.process else {
             return (error, false);
         };
-        process.read_stderr(&mut row.log, &mut self.scratch, LOG_BYTES);
+        process.read_stderr(&mut pack.log, &mut self.scratch, LOG_BYTES);
         error.exit = error.exit.or(process.exit);
         if error.stderr_tail.is_empty() {
-            error.stderr_tail = row.log.tail_text(STDERR_TAIL_BYTES);
+            error.stderr_tail = pack.log.tail_text(STDERR_TAIL_BYTES);
         }
         (error, true)
     }
 
-    /// Ends a row's process and everything that belongs to it alone.
-    pub(crate) fn discard_process(&mut self, local: usize) {
-        let row = &mut self.rows[local];
-        if row.life == Life::Starting {
+    /// Ends a pack's process and everything that belongs to it alone.
+    pub(crate) fn discard_process(&mut self, number: usize) {
+        let pack = &mut self.packs[number];
+        if pack.life == Life::Starting {
             self.starts.running -= 1;
-            row.life = Life::Queued { dirty: true };
+            pack.life = Life::Queued { dirty: true };
         }
-        row.epoch = row.epoch.wrapping_add(1);
-        row.deadline_us = NEVER;
-        row.ending = false;
-        row.ended = false;
-        if let Some(process) = row.process.take() {
+        pack.epoch = pack.epoch.wrapping_add(1);
+        pack.deadline_us = NEVER;
+        pack.ending = false;
+        pack.asked = Asked::Nothing;
+        let rows = pack.rows.clone();
+        if let Some(process) = pack.process.take() {
             self.release(&process);
+        }
+        for row in &mut self.rows[rows] {
+            row.ended = false;
         }
     }
 
     /// Lets go of a process: nothing of it is told any more, and it is killed. The rest of its user's processes
-    /// follow when the row is cleaned.
+    /// follow when the pack is cleaned.
     pub(crate) fn release(&mut self, process: &Process) {
         for descriptor in process.descriptors() {
             self.poller.remove(descriptor);
@@ -135,7 +143,7 @@ impl Shard {
         let asked = std::mem::replace(&mut row.task, Task::None);
         row.error_shown = false;
         row.error = Some(error);
-        if !matches!(asked, Task::None | Task::Close) {
+        if asked != Task::None {
             self.finish_with_error(local);
         }
     }

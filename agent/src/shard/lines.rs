@@ -1,8 +1,8 @@
-//! Reads what rows say: one read for each arrival, whole lines straight out of the shared buffer.
+//! Reads what packs say: one read for each arrival, whole lines straight out of the shared buffer.
 
 use super::{Shard, TURN_BYTES};
 use crate::event_loop::{Readiness, Source, Token};
-use crate::rows::row::Life;
+use crate::rows::pack::Life;
 use crate::rows::stream::LineStream;
 use crate::starts::EXIT_STATUS_US;
 use crate::system;
@@ -23,18 +23,18 @@ struct Taken {
 }
 
 impl Shard {
-    /// Something happened on a row's stream.
+    /// Something happened on a pack's stream.
     #[inline]
-    pub(crate) fn row_event(&mut self, token: Token, readiness: Readiness) {
-        let local = token.row;
-        if self.rows[local].epoch & 0xff_ffff != token.epoch {
+    pub(crate) fn pack_event(&mut self, token: Token, readiness: Readiness) {
+        let number = token.pack;
+        if self.packs[number].epoch & 0xff_ffff != token.epoch {
             return;
         }
         if readiness.writable {
-            self.flush_row(local);
+            self.flush_pack(number);
         }
         if readiness.readable {
-            let more = self.read_row(local, token.source == Source::RowPipes);
+            let more = self.read_pack(number, token.source == Source::PackPipes);
             if more || readiness.hangup {
                 self.undrained.push(token);
             }
@@ -47,9 +47,9 @@ impl Shard {
             return;
         }
         for token in std::mem::take(&mut self.undrained) {
-            let local = token.row;
-            if self.rows[local].epoch & 0xff_ffff == token.epoch
-                && self.read_row(local, token.source == Source::RowPipes)
+            let number = token.pack;
+            if self.packs[number].epoch & 0xff_ffff == token.epoch
+                && self.read_pack(number, token.source == Source::PackPipes)
             {
                 self.undrained.push(token);
             }
@@ -57,8 +57,8 @@ impl Shard {
     }
 
     /// Reads once. True when there may be more.
-    pub(crate) fn read_row(&mut self, local: usize, pipes: bool) -> bool {
-        let Some(stream) = self.stream_of(local, pipes) else {
+    pub(crate) fn read_pack(&mut self, number: usize, pipes: bool) -> bool {
+        let Some(stream) = self.stream_of(number, pipes) else {
             return false;
         };
         if stream.ended {
@@ -70,56 +70,56 @@ impl Shard {
             system::read(descriptor, &mut self.scratch)
         } else {
             // A long line goes on in its own buffer, without a copy.
-            self.rows_stream(local, pipes, |stream| system::read_into(descriptor, &mut stream.input, TURN_BYTES))
+            self.packs_stream(number, pipes, |stream| system::read_into(descriptor, &mut stream.input, TURN_BYTES))
         };
         match received {
             Ok(0) => {
-                self.stream_ended(local, pipes);
+                self.stream_ended(number, pipes);
                 false
             }
             Ok(count) => {
                 if direct {
-                    self.take_from_scratch(local, pipes, count);
+                    self.take_from_scratch(number, pipes, count);
                 } else {
-                    self.take_from_input(local, pipes);
+                    self.take_from_input(number, pipes);
                 }
                 count == TURN_BYTES
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
             Err(_) => {
-                self.stream_ended(local, pipes);
+                self.stream_ended(number, pipes);
                 false
             }
         }
     }
 
-    fn stream_of(&mut self, local: usize, pipes: bool) -> Option<&mut LineStream> {
-        let process = self.rows[local].process.as_mut()?;
+    fn stream_of(&mut self, number: usize, pipes: bool) -> Option<&mut LineStream> {
+        let process = self.packs[number].process.as_mut()?;
         if pipes { process.pipes.as_mut() } else { Some(&mut process.stream) }
     }
 
-    fn rows_stream(
+    fn packs_stream(
         &mut self,
-        local: usize,
+        number: usize,
         pipes: bool,
         read: impl FnOnce(&mut LineStream) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        self.stream_of(local, pipes).map_or(Ok(0), read)
+        self.stream_of(number, pipes).map_or(Ok(0), read)
     }
 
     #[inline]
-    fn take_from_scratch(&mut self, local: usize, pipes: bool, count: usize) {
+    fn take_from_scratch(&mut self, number: usize, pipes: bool, count: usize) {
         let scratch = std::mem::take(&mut self.scratch);
-        let taken = self.take_lines(local, pipes, &scratch[..count], 0);
+        let taken = self.take_lines(number, pipes, &scratch[..count], 0);
         if taken.used < count {
-            self.keep_rest(local, pipes, &scratch[taken.used..count], taken);
+            self.keep_rest(number, pipes, &scratch[taken.used..count], taken);
         }
         self.scratch = scratch;
     }
 
-    fn take_from_input(&mut self, local: usize, pipes: bool) {
-        let Some(stream) = self.stream_of(local, pipes) else {
+    fn take_from_input(&mut self, number: usize, pipes: bool) {
+        let Some(stream) = self.stream_of(number, pipes) else {
             return;
         };
         if stream.input.len() < stream.needed {
@@ -127,10 +127,10 @@ impl Shard {
         }
         let searched = stream.searched;
         let mut input = std::mem::take(&mut stream.input);
-        let taken = self.take_lines(local, pipes, &input, searched);
+        let taken = self.take_lines(number, pipes, &input, searched);
         if taken.used == 0 {
             // Nothing was whole: the buffer goes back as it is.
-            if let Some(stream) = self.stream_after(local, pipes) {
+            if let Some(stream) = self.stream_after(number, pipes) {
                 stream.input = input;
                 stream.searched = taken.searched;
                 stream.needed = taken.needed;
@@ -139,8 +139,8 @@ impl Shard {
         }
         let rest = input.split_off(taken.used.min(input.len()));
         if !rest.is_empty() {
-            self.keep_rest(local, pipes, &rest, taken);
-        } else if let Some(stream) = self.stream_after(local, pipes).filter(|_| input.capacity() <= TURN_BYTES) {
+            self.keep_rest(number, pipes, &rest, taken);
+        } else if let Some(stream) = self.stream_after(number, pipes).filter(|_| input.capacity() <= TURN_BYTES) {
             input.clear();
             stream.input = input;
             stream.searched = 0;
@@ -148,8 +148,8 @@ impl Shard {
         }
     }
 
-    fn keep_rest(&mut self, local: usize, pipes: bool, rest: &[u8], taken: Taken) {
-        if let Some(stream) = self.stream_after(local, pipes) {
+    fn keep_rest(&mut self, number: usize, pipes: bool, rest: &[u8], taken: Taken) {
+        if let Some(stream) = self.stream_after(number, pipes) {
             stream.input.extend_from_slice(rest);
             stream.searched = taken.searched;
             stream.needed = taken.needed;
@@ -157,8 +157,8 @@ impl Shard {
     }
 
     /// The stream that a buffer belongs to once its lines were taken: the choice between two may have been made.
-    fn stream_after(&mut self, local: usize, pipes: bool) -> Option<&mut LineStream> {
-        let process = self.rows[local].process.as_mut()?;
+    fn stream_after(&mut self, number: usize, pipes: bool) -> Option<&mut LineStream> {
+        let process = self.packs[number].process.as_mut()?;
         match (pipes, &mut process.pipes) {
             (true, Some(undecided)) => Some(undecided),
             (true, None) => Some(&mut process.stream).filter(|stream| !stream.is_socket()),
@@ -167,8 +167,8 @@ impl Shard {
     }
 
     /// Takes all whole lines; `searched` bytes are known to hold no line end.
-    fn take_lines(&mut self, local: usize, pipes: bool, bytes: &[u8], searched: usize) -> Taken {
-        let epoch = self.rows[local].epoch;
+    fn take_lines(&mut self, number: usize, pipes: bool, bytes: &[u8], searched: usize) -> Taken {
+        let epoch = self.packs[number].epoch;
         let limit = self.settings.max_message_bytes;
         let mut used = 0;
         let mut searched = searched;
@@ -176,16 +176,16 @@ impl Shard {
             let rest = &bytes[used..];
             let Some(end) = system::find_byte(b'\n', &rest[searched..]).map(|end| end + searched) else {
                 if rest.len() > limit {
-                    self.break_protocol(local, &Fault::new(format!("a line of more than {limit} bytes")));
+                    self.break_protocol(number, &Fault::new(format!("a line of more than {limit} bytes")));
                     used = bytes.len();
                 }
                 return Taken { used, searched: rest.len(), needed: 0 };
             };
-            match self.take_line(local, pipes, &rest[..end], &rest[end + 1..]) {
+            match self.take_line(number, pipes, &rest[..end], &rest[end + 1..]) {
                 Ok(raw_bytes) => used += end + 1 + raw_bytes,
                 Err(needed) => return Taken { used, searched: end, needed: end + 1 + needed },
             }
-            if self.rows[local].epoch != epoch {
+            if self.packs[number].epoch != epoch {
                 return Taken { used: bytes.len(), ..Taken::default() };
             }
             searched = 0;
@@ -196,9 +196,9 @@ impl Shard {
     /// Takes one line and the raw bytes that it announces, and returns their number; an error is the number of raw
     /// bytes that have to be there first.
     #[inline]
-    fn take_line(&mut self, local: usize, pipes: bool, line: &[u8], after: &[u8]) -> Result<usize, usize> {
-        if self.rows[local].life == Life::Starting {
-            self.hello_answer(local, pipes, line);
+    fn take_line(&mut self, number: usize, pipes: bool, line: &[u8], after: &[u8]) -> Result<usize, usize> {
+        if self.packs[number].life == Life::Starting {
+            self.hello_answer(number, pipes, line);
             return Ok(0);
         }
         let reply = match reply::scan(line) {
@@ -206,7 +206,7 @@ impl Shard {
             Err(fault) => {
                 let fault =
                     Fault::new(format!("a line that cannot be accepted: {fault}; it begins '{}'", excerpt(line)));
-                self.break_protocol(local, &fault);
+                self.break_protocol(number, &fault);
                 return Ok(0);
             }
         };
@@ -214,20 +214,20 @@ impl Shard {
         if line.len().saturating_add(raw_bytes) > self.settings.max_message_bytes {
             let limit = self.settings.max_message_bytes;
             let fault = format!("a message of {} and {raw_bytes} raw bytes, more than {limit}", line.len());
-            self.break_protocol(local, &Fault::new(fault));
+            self.break_protocol(number, &Fault::new(fault));
             return Ok(0);
         }
         if after.len() < raw_bytes {
             return Err(raw_bytes);
         }
-        self.answered(local, &reply, &after[..raw_bytes]);
+        self.answered(number, &reply, &after[..raw_bytes]);
         Ok(raw_bytes)
     }
 
     /// The other side closed a stream. Its exit status is on its way and says more.
-    fn stream_ended(&mut self, local: usize, pipes: bool) {
-        let row = &mut self.rows[local];
-        let Some(process) = &mut row.process else {
+    fn stream_ended(&mut self, number: usize, pipes: bool) {
+        let pack = &mut self.packs[number];
+        let Some(process) = &mut pack.process else {
             return;
         };
         if pipes {
@@ -238,24 +238,24 @@ impl Shard {
             process.stream.ended = true;
             self.poller.remove(process.stream.reading());
         }
-        if !process.stream.ended || process.pipes.is_some() || process.exit.is_some() || row.ending {
+        if !process.stream.ended || process.pipes.is_some() || process.exit.is_some() || pack.ending {
             return;
         }
-        row.ending = true;
-        row.deadline_us = row.deadline_us.min(system::now_us() + EXIT_STATUS_US);
-        let deadline_us = row.deadline_us;
+        pack.ending = true;
+        pack.deadline_us = pack.deadline_us.min(system::now_us() + EXIT_STATUS_US);
+        let deadline_us = pack.deadline_us;
         self.note_deadline(deadline_us);
     }
 
-    /// Sends what a row's stream did not take before.
-    fn flush_row(&mut self, local: usize) {
-        let row = &mut self.rows[local];
-        let Some(process) = &mut row.process else {
+    /// Sends what a pack's stream did not take before.
+    fn flush_pack(&mut self, number: usize) {
+        let pack = &mut self.packs[number];
+        let Some(process) = &mut pack.process else {
             return;
         };
         // An error shows as the end of the stream too.
         if process.stream.flush().unwrap_or(true) {
-            let token = Token::row(Source::Row, local, row.epoch);
+            let token = Token::of_pack(Source::Pack, number, pack.epoch);
             if process.stream.is_socket() {
                 let _ = self.poller.change_edge(process.stream.reading(), token, false);
             } else {
@@ -264,18 +264,18 @@ impl Shard {
         }
     }
 
-    /// Sends a line to a row; what it does not take now follows when it reads.
+    /// Sends a line to a pack; what it does not take now follows when it reads.
     #[inline]
-    pub(crate) fn send_to_row(&mut self, local: usize, line: &[u8]) {
-        let row = &mut self.rows[local];
-        let Some(process) = &mut row.process else {
+    pub(crate) fn send_to_pack(&mut self, number: usize, line: &[u8]) {
+        let pack = &mut self.packs[number];
+        let Some(process) = &mut pack.process else {
             return;
         };
         // A process that is gone is told by the end of its stream.
         if process.stream.send(line).unwrap_or(true) {
             return;
         }
-        let token = Token::row(Source::Row, local, row.epoch);
+        let token = Token::of_pack(Source::Pack, number, pack.epoch);
         let _ = if process.stream.is_socket() {
             self.poller.change_edge(process.stream.reading(), token, true)
         } else {
@@ -283,13 +283,13 @@ impl Shard {
         };
     }
 
-    /// A row's standard error has something.
+    /// A pack's standard error has something.
     pub(crate) fn read_log(&mut self, token: Token) {
-        let row = &mut self.rows[token.row];
-        let Some(process) = row.process.as_mut().filter(|_| row.epoch & 0xff_ffff == token.epoch) else {
+        let pack = &mut self.packs[token.pack];
+        let Some(process) = pack.process.as_mut().filter(|_| pack.epoch & 0xff_ffff == token.epoch) else {
             return;
         };
-        if !process.read_stderr(&mut row.log, &mut self.scratch, TURN_BYTES)
+        if !process.read_stderr(&mut pack.log, &mut self.scratch, TURN_BYTES)
             && let Some(stderr) = process.stderr.take()
         {
             self.poller.remove(stderr.as_raw_fd());

@@ -1,4 +1,4 @@
-//! What a row wrote to standard error.
+//! What a row's process wrote to standard error.
 
 use super::{Shard, TURN_BYTES};
 use crate::channel::error::RequestError;
@@ -14,11 +14,11 @@ impl Shard {
                 first + count - 1
             )));
         };
-        let row = &mut self.rows[local as usize];
-        if let Some(process) = &mut row.process {
-            process.read_stderr(&mut row.log, &mut self.scratch, TURN_BYTES);
+        let pack = &mut self.packs[self.rows[local as usize].pack];
+        if let Some(process) = &mut pack.process {
+            process.read_stderr(&mut pack.log, &mut self.scratch, TURN_BYTES);
         }
-        let log = row.log.tail().to_vec();
+        let log = pack.log.tail().to_vec();
         self.worker.reply(sequence, br#"{"ok":true}"#, [Part::Own(log)]);
         Ok(())
     }

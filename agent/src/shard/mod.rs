@@ -20,6 +20,7 @@ use crate::batches::kept::Kept;
 use crate::channel::request::Start;
 use crate::event_loop::{Poller, Token};
 use crate::isolation::{Exit, Isolation, Program};
+use crate::rows::pack::Pack;
 use crate::rows::row::{NEVER, Row, Value};
 use crate::starts::config::Config;
 use crate::starts::creation::Creation;
@@ -35,14 +36,14 @@ pub use run::serve;
 pub(crate) use status::PendingStatus;
 pub(crate) use worker::Worker;
 
-/// Bytes that one row may say in one turn of the loop.
+/// Bytes that one process may say in one turn of the loop.
 pub(crate) const TURN_BYTES: usize = 256 << 10;
 
 /// Who a process is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The process of a local row.
-    Row(usize),
+    /// The process of a pack.
+    Pack(usize),
     /// The template.
     Template,
 }
@@ -64,6 +65,8 @@ pub struct Shard {
     pub(crate) program: Program,
     pub(crate) config: Config,
     pub(crate) rows: Vec<Row>,
+    /// The processes, each with a range of the rows.
+    pub(crate) packs: Vec<Pack>,
     /// Processes that have not ended, by pid.
     pub(crate) owners: HashMap<i32, Owner>,
     /// Ended processes that nobody owned yet, and when.
@@ -87,7 +90,7 @@ pub struct Shard {
     pub(crate) counters: Counters,
     pub(crate) status: Option<PendingStatus>,
     pub(crate) closing: Option<close::Closing>,
-    /// No row and no template has a deadline before this one.
+    /// No pack, no row and no template has a deadline before this one.
     pub(crate) earliest_us: u64,
     /// Streams that may have more to read.
     pub(crate) undrained: Vec<Token>,
@@ -111,7 +114,12 @@ impl Shard {
     /// Reads, writes and memory of a new shard; nothing runs yet.
     pub(crate) fn new(worker: Worker, poller: Poller, isolation: Isolation, settings: Start, config: Config) -> Self {
         let rows = (0..settings.count)
-            .map(|local| Row::new(isolation.identity(settings.first + local, local), settings.episode_offset))
+            .map(|local| Row::new(settings.first + local, local as usize, settings.episode_offset))
+            .collect();
+        let packs = (0..settings.count)
+            .map(|local| {
+                Pack::new(local as usize..local as usize + 1, isolation.identity(settings.first + local, local))
+            })
             .collect();
         let program = Program {
             argv: settings.argv.clone(),
@@ -125,6 +133,7 @@ impl Shard {
             program,
             config,
             rows,
+            packs,
             owners: HashMap::new(),
             strays: VecDeque::new(),
             template: Template::default(),

@@ -95,13 +95,13 @@ impl Shard {
     #[inline]
     fn handle(&mut self, token: Token, readiness: Readiness, children: &OwnedFd) -> io::Result<()> {
         match token.source {
-            Source::Row | Source::RowPipes => self.row_event(token, readiness),
+            Source::Pack | Source::PackPipes => self.pack_event(token, readiness),
             Source::Worker => {
                 if readiness.readable {
                     self.read_requests()?;
                 }
             }
-            Source::RowLog => self.read_log(token),
+            Source::PackLog => self.read_log(token),
             Source::Children => self.children_ended(children.as_raw_fd()),
             Source::Template | Source::TemplatePipes => self.template_event(token, readiness),
             Source::TemplateLog => self.read_template_log(),

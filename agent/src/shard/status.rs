@@ -4,7 +4,8 @@ use super::Shard;
 use crate::channel::error::RequestError;
 use crate::event_loop::{Source, Token};
 use crate::isolation::{MEMORY_METHOD, MemorySample, MemorySampler};
-use crate::rows::row::{Life, Row};
+use crate::rows::pack::{Life, Pack};
+use crate::rows::row::Row;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -26,9 +27,9 @@ impl Shard {
             return Ok(());
         }
         let rows: Vec<_> = self
-            .rows
+            .packs
             .iter()
-            .filter_map(|row| Some((row.index, row.process.as_ref()?.pid?, row.identity.clone())))
+            .filter_map(|pack| Some((pack.identity.row, pack.process.as_ref()?.pid?, pack.identity.clone())))
             .collect();
         let template = self.template.process.as_ref().and_then(|process| process.pid);
         let failed = |error: std::io::Error| RequestError::new("internal", format!("memory sample: {error}"));
@@ -56,7 +57,16 @@ impl Shard {
 
     fn send_status(&mut self, sequence: u32, sample: Option<&MemorySample>) {
         let pss: HashMap<u32, u64> = sample.iter().flat_map(|sample| sample.rows.iter().copied()).collect();
-        let rows: Vec<Value> = self.rows.iter().map(|row| row_status(row, pss.get(&row.index).copied())).collect();
+        let rows: Vec<Value> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let pack = &self.packs[row.pack];
+                // A process belongs to its rows in equal shares.
+                let share = pss.get(&pack.identity.row).map(|bytes| bytes / pack.rows.len() as u64);
+                row_status(row, pack, share)
+            })
+            .collect();
         let mut head = json!({
             "ok": true,
             "rows": rows,
@@ -75,8 +85,8 @@ impl Shard {
     }
 }
 
-fn row_status(row: &Row, pss_bytes: Option<u64>) -> Value {
-    let state = match (&row.error, row.life) {
+fn row_status(row: &Row, pack: &Pack, pss_bytes: Option<u64>) -> Value {
+    let state = match (&row.error, pack.life) {
         (_, Life::Lost) => "lost",
         (Some(_), _) => "failed",
         (None, Life::Ready) => "ready",
@@ -84,12 +94,12 @@ fn row_status(row: &Row, pss_bytes: Option<u64>) -> Value {
     };
     json!({
         "row": row.index,
-        "pid": row.process.as_ref().and_then(|process| process.pid),
-        "epoch": row.epoch,
+        "pid": pack.process.as_ref().and_then(|process| process.pid),
+        "epoch": pack.epoch,
         "episode": row.episode,
         "state": state,
         "error": row.error.as_ref().map(|error| error.to_json(false)),
-        "replacements": row.replacements,
+        "replacements": pack.replacements,
         "pss_bytes": pss_bytes,
     })
 }

@@ -77,7 +77,7 @@ pub(crate) fn prepare(worker: Worker, poller: Poller, sequence: u32, start: Box<
         told_us: 0,
         hello: Vec::new(),
     });
-    shard.starts.clean = (0..shard.rows.len()).collect();
+    shard.starts.clean = (0..shard.packs.len()).collect();
     shard.pump_starts(false);
     let _ = shard.worker.flush(&shard.poller);
     Ok(shard)
@@ -123,10 +123,10 @@ impl Shard {
         self.tell_progress(true);
     }
 
-    /// One more row has a process.
-    pub(crate) fn note_started(&mut self, _local: usize) {
+    /// One more pack has a process.
+    pub(crate) fn note_started(&mut self, number: usize) {
         if let Some(creation) = &mut self.creation {
-            creation.ready += 1;
+            creation.ready += self.packs[number].rows.len();
             let all = creation.ready == self.rows.len();
             self.tell_progress(all);
         }

@@ -13,39 +13,39 @@ use std::os::fd::AsRawFd;
 
 impl Shard {
     /// Asks the template for a fork; several may be on their way.
-    pub(crate) fn begin_fork(&mut self, local: usize) -> io::Result<()> {
+    pub(crate) fn begin_fork(&mut self, number: usize) -> io::Result<()> {
         let (socket, channel) = system::socket_pair()?;
         let (stderr, their_stderr) = system::pipe()?;
         system::set_nonblocking(stderr.as_raw_fd())?;
-        let row = &self.rows[local];
+        let pack = &self.packs[number];
         if self.settings.isolated {
-            let _ = system::give(their_stderr.as_raw_fd(), row.identity.uid, row.identity.gid);
+            let _ = system::give(their_stderr.as_raw_fd(), pack.identity.uid, pack.identity.gid);
         }
-        self.poller.add_edge(socket.as_raw_fd(), Token::row(Source::Row, local, row.epoch))?;
-        self.poller.add_level(stderr.as_raw_fd(), Token::row(Source::RowLog, local, row.epoch))?;
+        self.poller.add_edge(socket.as_raw_fd(), Token::of_pack(Source::Pack, number, pack.epoch))?;
+        self.poller.add_level(stderr.as_raw_fd(), Token::of_pack(Source::PackLog, number, pack.epoch))?;
         self.template.last_id += 1;
-        let forking = Forking { id: self.template.last_id, local, epoch: row.epoch, deadline_us: row.deadline_us };
-        let line = self.fork_line(local, forking.id);
-        self.rows[local].process = Some(Process::new(LineStream::socket(socket), None, stderr));
+        let forking = Forking { id: self.template.last_id, number, epoch: pack.epoch, deadline_us: pack.deadline_us };
+        let line = self.fork_line(number, forking.id);
+        self.packs[number].process = Some(Process::new(LineStream::socket(socket), None, stderr));
         self.template.unanswered.push_back(forking);
         self.template.unsent.push_back(ForkLine { bytes: line, sent: 0, descriptors: Some((channel, their_stderr)) });
         self.send_forks();
         Ok(())
     }
 
-    fn fork_line(&self, local: usize, id: u64) -> Vec<u8> {
-        let row = &self.rows[local];
+    fn fork_line(&self, number: usize, id: u64) -> Vec<u8> {
+        let pack = &self.packs[number];
         let mut message = serde_json::Map::new();
         message.insert("id".into(), id.into());
         message.insert("op".into(), "fork".into());
-        message.insert("index".into(), row.index.into());
-        message.extend(self.isolation.fork_request(&row.identity));
+        message.insert("index".into(), self.rows[pack.rows.start].index.into());
+        message.extend(self.isolation.fork_request(&pack.identity));
         message.insert("reseed".into(), serde_json::Value::Null);
         let mut line = serde_json::Value::Object(message).to_string().into_bytes();
         if self.config.is_per_row() {
             line.pop();
             line.extend_from_slice(b",\"config\":");
-            line.extend_from_slice(self.config.of_row(local));
+            line.extend_from_slice(self.config.of_row(pack.rows.start));
             line.push(b'}');
         }
         line.push(b'\n');
@@ -85,31 +85,31 @@ impl Shard {
         let Some(forking) = self.template.unanswered.remove(position) else {
             return;
         };
-        if self.rows[forking.local].epoch != forking.epoch || self.rows[forking.local].process.is_none() {
+        if self.packs[forking.number].epoch != forking.epoch || self.packs[forking.number].process.is_none() {
             return;
         }
         match answer {
-            Ok(pid) => self.learn_pid(forking.local, pid),
-            Err(error) => self.start_failed(forking.local, error),
+            Ok(pid) => self.learn_pid(forking.number, pid),
+            Err(error) => self.start_failed(forking.number, error),
         }
     }
 
     /// The pid of a fork, from the template or from the child itself; both have to say the same.
-    pub(crate) fn learn_pid(&mut self, local: usize, pid: i32) {
-        let Some(process) = &mut self.rows[local].process else {
+    pub(crate) fn learn_pid(&mut self, number: usize, pid: i32) {
+        let Some(process) = &mut self.packs[number].process else {
             return;
         };
         match process.pid {
             None if pid > 1 && !self.owners.contains_key(&pid) => {
                 process.pid = Some(pid);
                 let started_us = process.started_us;
-                self.isolation.adopt(&self.rows[local].identity, pid);
-                self.own(pid, Owner::Row(local), started_us);
+                self.isolation.adopt(&self.packs[number].identity, pid);
+                self.own(pid, Owner::Pack(number), started_us);
             }
             Some(known) if known == pid => {}
             known => {
                 let message = format!("a fork gave pid {pid}, expected {known:?} or a new one");
-                self.fail_row(local, RowError::new(ErrorKind::Protocol, "hello", message));
+                self.fail_pack(number, RowError::new(ErrorKind::Protocol, "hello", message));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The first line of a row's process.
+//! The first line of a pack's process.
 
 use crate::event_loop::{Source, Token};
 use crate::rows::error::{ErrorKind, ReportedError, RowError};
@@ -23,13 +23,13 @@ struct Hello {
 
 impl Shard {
     /// A line of a process that has not said hello; `pipes`: from standard output.
-    pub(crate) fn hello_answer(&mut self, local: usize, pipes: bool, line: &[u8]) {
-        let Some(process) = &self.rows[local].process else {
+    pub(crate) fn hello_answer(&mut self, number: usize, pipes: bool, line: &[u8]) {
+        let Some(process) = &self.packs[number].process else {
             return;
         };
         if line.len() > HELLO_LIMIT_BYTES {
             let fault = Fault::new(format!("{} bytes, more than {HELLO_LIMIT_BYTES}", line.len()));
-            return self.bad_hello(local, &fault, line);
+            return self.bad_hello(number, &fault, line);
         }
         let forked = self.starts.by_fork;
         let undecided = process.pipes.is_some();
@@ -37,22 +37,22 @@ impl Shard {
         let reply = match scanned {
             Ok(reply) if reply.id.is_some() => reply,
             _ if undecided => {
-                let log = &mut self.rows[local].log;
+                let log = &mut self.packs[number].log;
                 log.push(line);
                 return log.push(b"\n");
             }
-            Ok(_) => return self.bad_hello(local, &Fault::new("no id"), line),
-            Err(fault) => return self.bad_hello(local, &fault, line),
+            Ok(_) => return self.bad_hello(number, &Fault::new("no id"), line),
+            Err(fault) => return self.bad_hello(number, &fault, line),
         };
         if undecided {
-            self.choose_stream(local, pipes);
+            self.choose_stream(number, pipes);
         }
-        if let Err(fault) = self.take_hello(local, &reply, line, forked) {
-            self.bad_hello(local, &fault, line);
+        if let Err(fault) = self.take_hello(number, &reply, line, forked) {
+            self.bad_hello(number, &fault, line);
         }
     }
 
-    fn take_hello(&mut self, local: usize, reply: &Reply<'_>, line: &[u8], forked: bool) -> Result<(), Fault> {
+    fn take_hello(&mut self, number: usize, reply: &Reply<'_>, line: &[u8], forked: bool) -> Result<(), Fault> {
         let expected_id = if forked { 0 } else { 1 };
         if reply.id != Some(expected_id) {
             return Err(Fault::new(format!("its id is {:?}, expected {expected_id}", reply.id)));
@@ -60,16 +60,16 @@ impl Shard {
         if let Some(member) = reply.error {
             let error = ReportedError::parse(member.text);
             if forked || error.traceback.is_some() {
-                self.start_failed(local, error.into_error("hello"));
+                self.start_failed(number, error.into_error("hello"));
                 return Ok(());
             }
             // A program without hello is served with the plain reset and step subset.
-            self.note_hello(local, br#"{"ok":true,"protocol":1,"features":[],"rows":1}"#);
-            self.became_ready(local);
+            self.note_hello(number, br#"{"ok":true,"protocol":1,"features":[],"rows":1}"#);
+            self.became_ready(number);
             return Ok(());
         }
         let hello: Hello = serde_json::from_slice(line).map_err(|error| Fault::new(error.to_string()))?;
-        let index = self.rows[local].index;
+        let index = self.rows[self.packs[number].rows.start].index;
         if hello.index.is_some_and(|announced| announced != index) {
             return Err(Fault::new(format!("its index is {:?}, expected {index}", hello.index)));
         }
@@ -77,24 +77,24 @@ impl Shard {
             return Err(Fault::new(format!("it announces {:?} rows, expected 1", hello.rows)));
         }
         if let (true, Some(pid)) = (forked, hello.pid) {
-            let epoch = self.rows[local].epoch;
-            self.learn_pid(local, pid);
-            if self.rows[local].epoch != epoch {
+            let epoch = self.packs[number].epoch;
+            self.learn_pid(number, pid);
+            if self.packs[number].epoch != epoch {
                 return Ok(());
             }
         }
-        if let Some(process) = &mut self.rows[local].process {
+        if let Some(process) = &mut self.packs[number].process {
             process.takes_raw = hello.features.iter().any(|feature| feature == "raw");
         }
-        self.note_hello(local, line);
-        self.became_ready(local);
+        self.note_hello(number, line);
+        self.became_ready(number);
         Ok(())
     }
 
-    /// The stream that answered first is the row's; the other one is closed.
-    fn choose_stream(&mut self, local: usize, pipes: bool) {
-        let row = &mut self.rows[local];
-        let Some(process) = &mut row.process else {
+    /// The stream that answered first is the pack's; the other one is closed.
+    fn choose_stream(&mut self, number: usize, pipes: bool) {
+        let pack = &mut self.packs[number];
+        let Some(process) = &mut pack.process else {
             return;
         };
         let Some(mut other) = process.pipes.take() else {
@@ -102,20 +102,20 @@ impl Shard {
         };
         if pipes {
             std::mem::swap(&mut other, &mut process.stream);
-            let token = Token::row(Source::Row, local, row.epoch);
+            let token = Token::of_pack(Source::Pack, number, pack.epoch);
             let _ = self.poller.change_edge(process.stream.reading(), token, false);
         }
         self.poller.remove(other.reading());
     }
 
-    fn bad_hello(&mut self, local: usize, fault: &Fault, line: &[u8]) {
+    fn bad_hello(&mut self, number: usize, fault: &Fault, line: &[u8]) {
         let message = format!("the answer to hello is not one: {fault}; received '{}'", excerpt(line));
-        self.start_failed(local, RowError::new(ErrorKind::Protocol, "hello", message));
+        self.start_failed(number, RowError::new(ErrorKind::Protocol, "hello", message));
     }
 
-    /// Keeps the first row's hello for the reply of the start.
-    fn note_hello(&mut self, local: usize, line: &[u8]) {
-        if let Some(creation) = self.creation.as_mut().filter(|_| local == 0) {
+    /// Keeps the first pack's hello for the reply of the start.
+    fn note_hello(&mut self, number: usize, line: &[u8]) {
+        if let Some(creation) = self.creation.as_mut().filter(|_| number == 0) {
             let mut text = Vec::with_capacity(line.len());
             if scan_value(line).is_ok_and(|found| found.special()) {
                 // A line that was scanned can be rewritten, unless an array in it is no base64: then it is left out.

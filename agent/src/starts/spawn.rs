@@ -1,4 +1,4 @@
-//! Ordinary starts: a program of its own for the row.
+//! Ordinary starts: a program of its own for the pack.
 
 use crate::event_loop::{Source, Token};
 use crate::isolation::ChildFds;
@@ -59,51 +59,51 @@ impl Connections {
 }
 
 impl Shard {
-    /// Starts a row's program and says hello on both of its streams.
-    pub(crate) fn spawn(&mut self, local: usize) -> io::Result<()> {
+    /// Starts a pack's program and says hello on both of its streams.
+    pub(crate) fn spawn(&mut self, number: usize) -> io::Result<()> {
         let connections = Connections::new()?;
-        let identity = &self.rows[local].identity;
+        let identity = &self.packs[number].identity;
         if self.settings.isolated {
             connections.give(identity.uid, identity.gid);
         }
         let pid = self.isolation.spawn_environment(&self.program, identity, &connections.child_fds())?;
         let mut process = connections.into_process(pid)?;
-        let hello = self.hello_line(local);
-        let row = &mut self.rows[local];
-        row.last_id = 1;
-        let token = |source| Token::row(source, local, row.epoch);
-        self.poller.add_edge(process.stream.reading(), token(Source::Row))?;
+        let hello = self.hello_line(number);
+        let pack = &mut self.packs[number];
+        pack.last_id = 1;
+        let token = |source| Token::of_pack(source, number, pack.epoch);
+        self.poller.add_edge(process.stream.reading(), token(Source::Pack))?;
         if let Some(pipes) = &mut process.pipes {
-            self.poller.add_edge(pipes.reading(), token(Source::RowPipes))?;
+            self.poller.add_edge(pipes.reading(), token(Source::PackPipes))?;
             // A program that has closed its input may still answer on the socket.
             let _ = pipes.send(&hello);
         }
         if let Some(stderr) = &process.stderr {
-            self.poller.add_level(stderr.as_raw_fd(), token(Source::RowLog))?;
+            self.poller.add_level(stderr.as_raw_fd(), token(Source::PackLog))?;
         }
         let _ = process.stream.send(&hello);
         let started_us = process.started_us;
-        row.process = Some(process);
-        self.own(pid, Owner::Row(local), started_us);
+        pack.process = Some(process);
+        self.own(pid, Owner::Pack(number), started_us);
         Ok(())
     }
 
-    /// The first line to a program that becomes a local row.
-    pub(crate) fn hello_line(&self, local: usize) -> Vec<u8> {
-        let row = &self.rows[local];
+    /// The first line to a program that becomes a pack.
+    pub(crate) fn hello_line(&self, number: usize) -> Vec<u8> {
+        let pack = &self.packs[number];
         let mut line = Vec::with_capacity(256);
         line.extend_from_slice(br#"{"id":1,"op":"hello","protocol":1,"index":"#);
-        numbers::write_u64(&mut line, u64::from(row.index));
+        numbers::write_u64(&mut line, u64::from(self.rows[pack.rows.start].index));
         line.extend_from_slice(b",\"n\":");
         numbers::write_u64(&mut line, u64::from(self.settings.n));
         line.extend_from_slice(b",\"rows\":1,\"workspace\":");
         if self.settings.isolated {
             line.extend_from_slice(b"\"/workspace\"");
         } else {
-            strings::write(&mut line, &row.identity.workspace.join("workspace").to_string_lossy());
+            strings::write(&mut line, &pack.identity.workspace.join("workspace").to_string_lossy());
         }
         line.extend_from_slice(b",\"config\":");
-        line.extend_from_slice(self.config.of_row(local));
+        line.extend_from_slice(self.config.of_row(pack.rows.start));
         line.extend_from_slice(b"}\n");
         line
     }

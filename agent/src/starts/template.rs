@@ -29,7 +29,7 @@ pub(crate) enum TemplateState {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Forking {
     pub(crate) id: u64,
-    pub(crate) local: usize,
+    pub(crate) number: usize,
     pub(crate) epoch: u32,
     pub(crate) deadline_us: u64,
 }
@@ -117,17 +117,17 @@ impl Shard {
             .template
             .unanswered
             .drain(..)
-            .map(|forking| forking.local)
+            .map(|forking| forking.number)
             .chain(self.starts.clean.drain(..))
             .collect();
         if waiting.is_empty() && self.creation.is_some() {
             return self.fail_creation(0, &error);
         }
-        for local in waiting {
+        for number in waiting {
             if self.broken {
                 return;
             }
-            self.start_failed(local, error.clone());
+            self.start_failed(number, error.clone());
         }
     }
 

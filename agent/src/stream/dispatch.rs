@@ -1,7 +1,8 @@
 //! Sends rows that are out their lines, as many as may run at once.
 
 use super::Stage;
-use crate::rows::row::{Life, NEVER, ResetTask, Task};
+use crate::rows::pack::Life;
+use crate::rows::row::{NEVER, ResetTask, Task};
 use crate::shard::Shard;
 
 impl Shard {
@@ -13,7 +14,7 @@ impl Shard {
                 return;
             };
             match self.stream.stage(local) {
-                Some(Stage::Waiting) => self.ask(local),
+                Some(Stage::Waiting) => self.set_going(local),
                 Some(Stage::Paused) => self.resume(local),
                 // It failed while it waited.
                 _ => {}
@@ -21,7 +22,7 @@ impl Shard {
         }
     }
 
-    fn ask(&mut self, local: usize) {
+    fn set_going(&mut self, local: usize) {
         self.stream.run(local);
         let slot = self.rows[local].slot;
         if !self.stream.of(local).is_some_and(|out| out.is_step) {
@@ -53,7 +54,7 @@ impl Shard {
 
     fn resume(&mut self, local: usize) {
         let row = &mut self.rows[local];
-        if row.life != Life::Ready {
+        if self.packs[row.pack].life != Life::Ready {
             return;
         }
         if let Task::AwaitProcess(task) = std::mem::replace(&mut row.task, Task::None) {

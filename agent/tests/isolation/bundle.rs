@@ -104,8 +104,14 @@ impl Bundle {
         let package = self.folder.join("env/sandpool");
         fs::create_dir(&package).expect("a package");
         fs::write(package.join("__init__.py"), "").expect("a package");
-        let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/src/sandpool/env.py");
-        fs::copy(&helper, package.join("env.py")).unwrap_or_else(|error| panic!("{}: {error}", helper.display()));
+        let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/src/sandpool/env");
+        fs::create_dir(package.join("env")).expect("a package");
+        for file in fs::read_dir(&helper).unwrap_or_else(|error| panic!("{}: {error}", helper.display())) {
+            let path = file.expect("the helper").path();
+            if path.extension().is_some_and(|extension| extension == "py") {
+                fs::copy(&path, package.join("env").join(path.file_name().expect("a name"))).expect("the helper");
+            }
+        }
         fs::write(self.folder.join("env/env.py"), ENVIRONMENT).expect("the environment");
     }
 

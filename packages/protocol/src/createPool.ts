@@ -17,7 +17,10 @@ const required = {
 
 const defaulted = {
   seed: Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Null()], { default: null }),
-  autoreset: Type.Union([Type.Literal("same_step"), Type.Literal("next_step"), Type.Null()], { default: null }),
+  autoreset: Type.Union([Type.Literal("same_step"), Type.Literal("next_step"), Type.Literal("auto"), Type.Null()], {
+    default: null,
+    description: "auto: a vectorised environment's own mode, same_step for any other",
+  }),
   seeds: Type.Union([Type.Literal("derived"), Type.Literal("continue")], { default: "derived" }),
   start: Type.Union([Type.Literal("auto"), Type.Literal("fork"), Type.Literal("spawn")], { default: "auto" }),
   isolation: Type.Union(
@@ -25,7 +28,10 @@ const defaulted = {
     { default: "namespace" },
   ),
   shards: Type.Union([Type.Integer({ minimum: 1, maximum: 100_000 }), Type.Literal("auto")], { default: "auto" }),
-  envs_per_process: Type.Union([Type.Integer({ minimum: 1, maximum: 100_000 }), Type.Literal("auto")], { default: 1 }),
+  envs_per_process: Type.Union([Type.Integer({ minimum: 1, maximum: 100_000 }), Type.Literal("auto")], {
+    default: 1,
+    description: "rows that share a process; auto: chosen by the time of a step",
+  }),
   python: Type.String({ minLength: 1, maxLength: 1024, default: "/usr/bin/python3" }),
   env: Type.Record(
     Type.String({ pattern: "^[A-Za-z_][A-Za-z0-9_]*$" }),

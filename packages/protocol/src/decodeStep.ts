@@ -1,4 +1,4 @@
-import { decodeBatch } from "./batch.ts";
+import { type DecodedField, decodeBatch } from "./batch.ts";
 import type { Where } from "./batches.ts";
 import { dtypeItemBytes, shapeItems } from "./dtypes.ts";
 import { SandpoolError } from "./errors.ts";
@@ -23,6 +23,11 @@ export function decodeStepBatch(body: Buffer): DecodedStep {
   for (const key of Object.keys(map)) {
     if (!MEMBERS.has(key)) throw refuse(`the member ${JSON.stringify(key)} is unknown`);
   }
+  return { seq: readSequence(map.seq), where: readWhere(map.where), actions: decodeActions(fields) };
+}
+
+/** The one field of a step message. Throws `invalid_request` unless it is a numeric array of whole C-order actions. */
+export function decodeActions(fields: readonly DecodedField[]): DecodedStep["actions"] {
   const [actions] = fields;
   if (fields.length !== 1 || actions?.name !== "actions") {
     throw refuse(`the fields are ${JSON.stringify(fields.map((field) => field.name))}, expected ["actions"]`);
@@ -36,7 +41,7 @@ export function decodeStepBatch(body: Buffer): DecodedStep {
   if (items * itemBytes !== data.length) {
     throw refuse(`${data.length} bytes of actions, but shape [${shape}] of ${dtype} takes ${items * itemBytes}`);
   }
-  return { seq: readSequence(map.seq), where: readWhere(map.where), actions: { count, dtype, shape: itemShape, data } };
+  return { count, dtype, shape: itemShape, data };
 }
 
 function readSequence(seq: PlainValue | undefined): number {

@@ -41,6 +41,15 @@ export const ERROR_CODES = {
   environment_failed: { status: 422, meaning: "An environment could not start or be reset during creation." },
   dependency_failed: { status: 422, meaning: "The environment's dependencies could not be installed." },
   fork_unsupported: { status: 422, meaning: "The program cannot be forked; the details list the blockers." },
+  packing_unsupported: {
+    status: 422,
+    meaning: "The program cannot hold several rows in one process; the message says what stands in the way.",
+  },
+  vectorized_unsupported: {
+    status: 422,
+    meaning: "The vectorised environment cannot do what was asked; the message names its class and what is possible.",
+  },
+  upgrade_required: { status: 426, meaning: "The route is a WebSocket; the request asked for no upgrade." },
   quota: { status: 429, meaning: "The owner has used all it may use." },
   headers_too_large: { status: 431, meaning: "The request's headers are larger than the limit." },
   creation_aborted: { status: 499, meaning: "The caller went away before the creation ended; it was rolled back." },

@@ -13,4 +13,5 @@ export * from "./pool.ts";
 export * from "./readFrames.ts";
 export { type PlainValue, readMsgpack } from "./readMsgpack.ts";
 export * from "./sizes.ts";
+export * from "./streamMessages.ts";
 export * from "./version.ts";

@@ -13,6 +13,30 @@ export const StartTiming = Type.Object({
 });
 export type StartTiming = Static<typeof StartTiming>;
 
+/** How many rows share a process, and why. Process p of a shard has its rows `p * rows_per_process …`; only the pool's last one is shorter. */
+export const Packing = Type.Object({
+  requested: Type.Union([Type.Integer({ minimum: 1 }), Type.Literal("auto")]),
+  rows_per_process: Type.Integer({ minimum: 1 }),
+  processes: Type.Integer({ minimum: 1 }),
+  step_us: Type.Union([Type.Number(), Type.Null()], {
+    description: "microseconds of one environment's step, where it was measured",
+  }),
+  reason: Type.String(),
+});
+export type Packing = Static<typeof Packing>;
+
+export const AutoresetMode = Type.Union([Type.Literal("same_step"), Type.Literal("next_step"), Type.Null()]);
+export type AutoresetMode = Static<typeof AutoresetMode>;
+
+/** What a vectorised environment (`serve(make_vec=…)`) said of itself. */
+export const Vector = Type.Object({
+  class: Type.String(),
+  autoreset: AutoresetMode,
+  partial_reset: Type.Boolean({ description: "it can reset some of its rows" }),
+  row_seeds: Type.Boolean({ description: "it takes a seed and options for each of its rows" }),
+});
+export type Vector = Static<typeof Vector>;
+
 /** A pool as the worker describes it. The server adds `endpoint`. */
 export const PoolDescription = Type.Object({
   id: Type.String(),
@@ -20,11 +44,13 @@ export const PoolDescription = Type.Object({
   n: Type.Integer(),
   state: Type.Union([Type.Literal("ready"), Type.Literal("closing"), Type.Literal("closed"), Type.Literal("lost")]),
   seed: Type.Union([Type.Integer(), Type.Null()]),
-  autoreset: NullableText,
+  autoreset: AutoresetMode,
   seeds: Type.String(),
   entry: Type.String(),
   isolation: Type.String(),
   shards: Type.Integer(),
+  packing: Packing,
+  vector: Type.Union([Vector, Type.Null()]),
   start: Type.Object({ way: Type.String(), reason: NullableText, timing: StartTiming }),
   layout: Layout,
   features: Type.Array(Type.String()),

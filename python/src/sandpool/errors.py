@@ -78,6 +78,12 @@ class ServerTimeoutError(SandpoolError, TimeoutError):
     default_code = "connection_failed"
 
 
+class NotReadyError(SandpoolError, TimeoutError):
+    """Fewer rows were ready than asked for when the timeout of a `recv` passed. Nothing is lost: the next `recv` returns them."""
+
+    default_code = "deadline_passed"
+
+
 class ReplyError(SandpoolError):
     """The server's reply is not what the protocol says."""
 

@@ -17,6 +17,8 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+HELPER = sorted(f"sandpool/env/{path.name}" for path in (Path(__file__).parents[2] / "src" / "sandpool" / "env").glob("*.py"))
+
 
 def unpack(environment: Path) -> tuple[str, str, list[tarfile.TarInfo], dict[str, bytes]]:
     with pack_environment(environment) as archive:
@@ -48,12 +50,12 @@ def test_entries_are_sorted_and_have_no_owner_time_or_odd_mode(folder: Path) -> 
     _, entry, members, contents = unpack(folder)
     assert entry == "env.py"
     assert [member.name for member in members] == [
-        "B.txt", "assets", "assets/again", "assets/map.bin", "env.py", "run", "sandpool", "sandpool/__init__.py", "sandpool/env.py",
+        "B.txt", "assets", "assets/again", "assets/map.bin", "env.py", "run", "sandpool", "sandpool/__init__.py", "sandpool/env", *HELPER,
     ]  # fmt: skip
     assert {(member.mtime, member.uid, member.gid, member.uname, member.gname) for member in members} == {(0, 0, 0, "", "")}
     assert {member.name: oct(member.mode) for member in members if member.isfile()} == {
         "B.txt": "0o644", "assets/map.bin": "0o644", "env.py": "0o644", "run": "0o755", "sandpool/__init__.py": "0o644",
-        "sandpool/env.py": "0o644",
+        **dict.fromkeys(HELPER, "0o644"),
     }  # fmt: skip
     assert contents["assets/map.bin"] == bytes(range(256))
     assert contents["sandpool/__init__.py"] == b""
@@ -69,18 +71,19 @@ def test_the_same_files_give_the_same_hash_whatever_their_times_and_owners(folde
     assert unpack(folder)[0] != first
 
 
-def test_a_helper_of_the_folders_own_is_kept(folder: Path) -> None:
-    (folder / "sandpool").mkdir()
-    (folder / "sandpool" / "env.py").write_text("mine")
+@pytest.mark.parametrize("own", ["sandpool/env.py", "sandpool/env/__init__.py"])
+def test_a_helper_of_the_folders_own_is_kept(folder: Path, own: str) -> None:
+    (folder / own).parent.mkdir(parents=True)
+    (folder / "sandpool" / "__init__.py").touch()
+    (folder / own).write_text("mine")
     contents = unpack(folder)[3]
-    assert contents["sandpool/env.py"] == b"mine"
-    assert contents["sandpool/__init__.py"] == b""
+    assert {name: text for name, text in contents.items() if name.startswith("sandpool")} == {own: b"mine", "sandpool/__init__.py": b""}
 
 
 def test_a_file_is_packed_alone_with_the_helper(folder: Path) -> None:
     _, entry, members, _ = unpack(folder / "env.py")
     assert entry == "env.py"
-    assert [member.name for member in members] == ["env.py", "sandpool", "sandpool/__init__.py", "sandpool/env.py"]
+    assert [member.name for member in members] == ["env.py", "sandpool", "sandpool/__init__.py", "sandpool/env", *HELPER]
 
 
 def test_an_executable_env_is_the_program_where_there_is_no_env_py(folder: Path) -> None:

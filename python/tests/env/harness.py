@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-HELPER = Path(__file__).parents[2] / "src" / "sandpool" / "env.py"
+HELPER = Path(__file__).parents[2] / "src" / "sandpool" / "env"
 EXAMPLES = Path(__file__).parents[3] / "examples"
 VECTORS = Path(__file__).parents[3] / "vectors" / "env-protocol.json"
 REPLY_SECONDS = 20
@@ -155,7 +155,7 @@ def vendor(folder: Path) -> Path:
     package = folder / "sandpool"
     package.mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").touch()
-    shutil.copy(HELPER, package / "env.py")
+    shutil.copytree(HELPER, package / "env", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     return folder
 
 

@@ -172,7 +172,9 @@ def test_a_forked_environment_outlives_its_template(start: Any, tmp_path: Path) 
 
 
 def test_where_no_clone_can_be_made_two_forks_do(start: Any, tmp_path: Path) -> None:
-    code = SHARED.replace("    serve(", "    import sandpool.env as helper\n    helper._native().can_clone = False\n    serve(")
+    code = SHARED.replace(
+        "    serve(", "    from sandpool.env.native import native_calls\n    native_calls().can_clone = False\n    serve("
+    )
     template = start(code)
     assert template.template()["template"] is True
     child = fork(template, 0, tmp_path)

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from env.test_values import helper
+from sandpool.env.casting import caster_of
+from sandpool.env.decoding import decode
+from sandpool.env.describing import space_of
+from sandpool.env.encoding import Output, encode
 
 np = pytest.importorskip("numpy")
 spaces = pytest.importorskip("gymnasium").spaces
@@ -37,15 +40,15 @@ SPACES = {
 
 
 def encoded(value: Any) -> Any:
-    output = helper._Output()
+    output = Output()
     output.lenient = True
-    return json.loads(helper._encode(value, output))
+    return json.loads(encode(value, output))
 
 
 def listed(value: Any) -> Any:
     """What the agent sends to an environment without the feature raw: arrays as nested lists, scalars as plain numbers."""
     if isinstance(value, dict) and set(value) == {"$nd"}:
-        return np.asarray(helper._decode(value)).tolist()
+        return np.asarray(decode(value)).tolist()
     if isinstance(value, dict):
         return {key: listed(item) for key, item in value.items()}
     return [listed(item) for item in value] if isinstance(value, list) else value
@@ -69,7 +72,7 @@ def same(left: Any, right: Any) -> bool:
 def test_an_action_is_cast_to_what_the_batched_space_gives(name: str, form: str) -> None:
     space = SPACES[name]
     space.seed(3)
-    cast = helper._caster_of(space)
+    cast = caster_of(space)
     for _ in range(10):
         samples = [space.sample(), space.sample()]
         batched = concatenate(space, samples, create_empty_array(space, 2))
@@ -81,7 +84,7 @@ def test_an_action_is_cast_to_what_the_batched_space_gives(name: str, form: str)
 
 
 def test_raw_actions_are_the_same_arrays() -> None:
-    cast = helper._caster_of(SPACES["box"])
+    cast = caster_of(SPACES["box"])
     values = np.array([0.5, -1, 1], "<f4")
     action = cast({"$nd": ["<f4", [3], 2, 12]}, b"xx" + values.tobytes())
     assert same(action, values)
@@ -111,11 +114,11 @@ def test_raw_actions_are_the_same_arrays() -> None:
 )
 def test_an_action_that_does_not_fit_is_refused_with_what_would(name: str, action: Any, said: str) -> None:
     with pytest.raises(ValueError, match=f"(?s)the action .* does not fit .*{said}"):
-        helper._caster_of(SPACES[name])(action, b"")
+        caster_of(SPACES[name])(action, b"")
 
 
 def test_spaces_say_all_that_is_needed_to_make_them_again() -> None:
-    known = {name: encoded(helper._space_of(space)) for name, space in SPACES.items()}
+    known = {name: encoded(space_of(space)) for name, space in SPACES.items()}
     low = {"$nd": ["<f4", [3], "AACAvwAAgL8AAIC/"]}
     high = {"$nd": ["<f4", [3], "AACAPwAAgD8AAIA/"]}
     assert known["box"] == {"type": "Box", "dtype": "<f4", "shape": [3], "low": low, "high": high}
@@ -147,5 +150,5 @@ def test_a_space_of_ones_own_is_its_repr_or_its_base() -> None:
     class Derived(spaces.Discrete):
         pass
 
-    assert encoded(helper._space_of(Own())) == {"type": "Custom", "repr": "Own(\\xe9)"}
-    assert encoded(helper._space_of(Derived(3)))["type"] == "Discrete"
+    assert encoded(space_of(Own())) == {"type": "Custom", "repr": "Own(\\xe9)"}
+    assert encoded(space_of(Derived(3)))["type"] == "Discrete"

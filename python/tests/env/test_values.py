@@ -4,41 +4,27 @@ from __future__ import annotations
 
 import collections
 import enum
-import importlib.util
 import json
 import math
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from env.harness import HELPER
+from sandpool.env import decoding, encoding
 
 np = pytest.importorskip("numpy")
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("helper_under_test", HELPER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-helper = load()
-
-
 def encode(value: Any) -> Any:
-    output = helper._Output()
+    output = encoding.Output()
     output.start()
-    return json.loads(helper._encode(value, output))
+    return json.loads(encoding.encode(value, output))
 
 
 def decode(tagged: Any, raw: bytes = b"") -> Any:
-    return helper._decode(tagged, raw)
+    return decoding.decode(tagged, raw)
 
 
 PLAIN = (
@@ -67,8 +53,8 @@ def test_the_text_is_json_without_bare_constants_or_single_dollars(value: Any) -
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
 
-    output = helper._Output()
-    text = helper._encode(value, output)
+    output = encoding.Output()
+    text = encoding.encode(value, output)
     _check_keys(json.loads(text, parse_constant=refuse))
 
 

@@ -1,4 +1,4 @@
-import { formatSize } from "@sandpool/protocol";
+import { formatSize, type Vector } from "@sandpool/protocol";
 import { type PoolReply, Sandpool } from "sandpool";
 import { EXIT } from "../output/failure.ts";
 import { type Cell, type Output, safe, safeLines } from "../output/output.ts";
@@ -53,6 +53,8 @@ function printStatus(output: Output, pool: PoolReply): void {
     ["name", pool.name],
     ["state", pool.state],
     ["environments", `${pool.n} in ${pool.shards} shards, ${pool.isolation}`],
+    ["packing", packingOf(pool)],
+    ...(pool.vector === null ? [] : [["vectorised", vectorOf(pool.vector)] satisfies [string, Cell]]),
     ["program", pool.entry],
     ["started by", pool.start.reason === null ? pool.start.way : `${pool.start.way}: ${pool.start.reason}`],
     ["seed", pool.seed],
@@ -79,4 +81,17 @@ function printStatus(output: Output, pool: PoolReply): void {
     row.error === null ? null : `${String(row.error.kind)}: ${String(row.error.message)}`,
   ]);
   output.table(["ROW", "STATE", "PID", "EPISODE", "REPLACED", "MEMORY", "ERROR"], rows);
+}
+
+function packingOf({ packing }: PoolReply): string {
+  const { requested, rows_per_process: rows, processes, reason } = packing;
+  const counted = `${processes} ${processes === 1 ? "process" : "processes"} of ${rows} ${rows === 1 ? "row" : "rows"}`;
+  return requested === "auto" ? `${counted}, chosen: ${reason}` : counted;
+}
+
+function vectorOf(vector: Vector): string {
+  const able = [vector.partial_reset ? "resets a part" : "", vector.row_seeds ? "takes a seed a row" : ""].filter(
+    Boolean,
+  );
+  return [vector.class, `autoreset ${vector.autoreset ?? "none"}`, ...able].join(", ");
 }

@@ -7,7 +7,7 @@ import { type Archive, packEntries } from "./pack.ts";
 
 /**
  * Packs an environment: a folder with `env.py` (else an executable `env`), or one file that is the environment itself. The
- * Python helper is added as `sandpool/env.py` unless the folder has its own.
+ * Python helper is added as the folder `sandpool/env/` unless there is a `sandpool/env.py` or `sandpool/env/` already.
  */
 export async function packEnvironment(environmentPath: string): Promise<Archive> {
   const source = resolve(environmentPath);
@@ -42,14 +42,13 @@ function chooseEntry(source: string, entries: readonly ArchiveEntry[]): string {
 
 async function withHelper(entries: ArchiveEntry[]): Promise<ArchiveEntry[]> {
   const present = new Set(entries.map((entry) => entry.path));
-  if (present.has("sandpool/env.py")) return entries;
+  if (present.has("sandpool/env.py") || present.has("sandpool/env")) return entries;
   const added: ArchiveEntry[] = [];
   if (!present.has("sandpool")) added.push({ kind: "folder", path: "sandpool" });
   if (!present.has("sandpool/__init__.py")) {
     added.push({ kind: "file", path: "sandpool/__init__.py", executable: false, source: new Uint8Array() });
   }
-  added.push({ kind: "file", path: "sandpool/env.py", executable: false, source: await readPythonHelper() });
-  return sortEntries([...entries, ...added]);
+  return sortEntries([...entries, ...added, ...(await readPythonHelper())]);
 }
 
 function noEntry(source: string, reason: string): SandpoolError {

@@ -1,10 +1,23 @@
 import { execFileSync } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { zstdDecompressSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { packEnvironment } from "../../src/archive/environment.ts";
+
+const HELPER = readdirSync(join(import.meta.dirname, "../../../../python/src/sandpool/env"))
+  .filter((name) => name.endsWith(".py"))
+  .sort();
 
 let folder: string;
 
@@ -48,7 +61,8 @@ describe("packing an environment", () => {
       "-rwxr-xr-x run.sh",
       "drwxr-xr-x sandpool/",
       "-rw-r--r-- sandpool/__init__.py",
-      "-rw-r--r-- sandpool/env.py",
+      "drwxr-xr-x sandpool/env/",
+      ...HELPER.map((name) => `-rw-r--r-- sandpool/env/${name}`),
     ]);
     expect(archive.entry).toBe("env.py");
   });
@@ -72,14 +86,14 @@ describe("packing an environment", () => {
     expect((await packEnvironment(join(folder, "other.py"))).entry).toBe("other.py");
   });
 
-  test("the folder's own helper is kept", async () => {
+  test.each(["sandpool/env.py", "sandpool/env/__init__.py"])("the folder's own helper %s is kept", async (own) => {
     write("env.py");
-    mkdirSync(join(folder, "sandpool"));
-    write("sandpool/env.py", "own = True\n");
+    mkdirSync(join(folder, dirname(own)), { recursive: true });
+    write(own, "own = True\n");
     write("sandpool/__init__.py");
-    const tar = zstdDecompressSync((await packEnvironment(folder)).bytes);
-    expect(tar.includes("own = True")).toBe(true);
-    expect(tar.toString("latin1").split("sandpool/env.py\0").length).toBe(2);
+    const names = listTar((await packEnvironment(folder)).bytes).map((line) => line.split(" ").at(-1) ?? "");
+    const files = names.filter((name) => name.startsWith("sandpool/") && !name.endsWith("/"));
+    expect(files).toEqual(["sandpool/__init__.py", own]);
   });
 
   test.each([

@@ -34,7 +34,14 @@ function limitsOf({ memoryBytes, processes, cpuShares, rowMemory }: SandboxSpec)
     memoryBytes,
     processes,
     ...(cpuShares === undefined ? {} : { cpuShares }),
-    ...(rowMemory === undefined ? {} : { "rowMemory.count": rowMemory.count, "rowMemory.bytes": rowMemory.bytes }),
+    ...(rowMemory === undefined
+      ? {}
+      : {
+          "rowMemory.count": rowMemory.limitsBytes.length,
+          ...Object.fromEntries(
+            rowMemory.limitsBytes.map((bytes, index) => [`rowMemory.limitsBytes[${index}]`, bytes]),
+          ),
+        }),
   };
 }
 

@@ -42,9 +42,8 @@ export interface SandboxMount {
 }
 
 export interface RowMemory {
-  /** Groups `e0 … e<count-1>`. */
-  count: number;
-  bytes: number;
+  /** The limits of groups `e0 …`, one for each process that holds environments. */
+  limitsBytes: readonly number[];
   /** Group (inside) that may write each `cgroup.procs`; the agent's `template_uid`. Default 1000. */
   templateGid?: number;
 }
@@ -89,8 +88,10 @@ export interface Sandbox {
   readonly channel: Duplex;
   readonly isolated: boolean;
   readonly rowMemory: "cgroup" | "rlimit";
-  /** Path inside with `e0 … e<count-1>`; null without row groups. */
+  /** Path inside with `e0 …`; null without row groups. */
   readonly memoryDir: string | null;
+  /** Raises the limits of groups `e0 …`, as many as there are figures. Does nothing without row groups. */
+  raiseRowMemory(limitsBytes: readonly number[]): Promise<void>;
   /** The last 64 KiB of the first process's standard output and error, escaped for logs and terminals. */
   stderr(): string;
   /** Resolves when the first process ended; never rejects. Everything else inside is dead by then too. */

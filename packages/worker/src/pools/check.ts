@@ -1,13 +1,13 @@
 import { realpath, stat } from "node:fs/promises";
-import { cpus, totalmem } from "node:os";
+import { totalmem } from "node:os";
 import { isAbsolute, join, relative } from "node:path";
 import { type CreatePoolRequest, formatSize, parseSizeBytes } from "@sandpool/protocol";
 import { fail } from "../fail.ts";
 import type { WorkerLimits } from "./limits.ts";
+import { planRows, type RowPlan } from "./packing/plan-rows.ts";
 
 /** The figures of a create request after they were checked and capped. */
-export interface PoolFigures {
-  shards: number;
+export interface PoolFigures extends RowPlan {
   memoryBytes: number;
   workspaceBytes: number;
   warnings: string[];
@@ -39,9 +39,8 @@ export function checkRequest(request: CreatePoolRequest, limits: WorkerLimits): 
     );
   }
   const warnings: string[] = [];
-  checkPacking(request, warnings);
   return {
-    shards: chooseShards(request, limits),
+    ...planRows(request, limits, warnings),
     memoryBytes: capToHost(parseSizeBytes(request.memory, "memory"), "memory", warnings),
     workspaceBytes: capToHost(parseSizeBytes(request.workspace, "workspace"), "workspace", warnings),
     warnings,
@@ -67,36 +66,6 @@ export async function checkEntry(tree: string, entry: string): Promise<void> {
       "Set its executable bit (chmod +x) before it is packed.",
     );
   }
-}
-
-function chooseShards(request: CreatePoolRequest, limits: WorkerLimits): number {
-  if (request.shards === "auto") return autoShards(request.n, limits);
-  if (request.shards > request.n || request.shards > limits.shardsMax) {
-    throw invalid(
-      `shards: received ${request.shards}; at most ${Math.min(request.n, limits.shardsMax)} are possible for ${request.n} rows`,
-      'Pass "auto" for one shard for each core.',
-    );
-  }
-  return request.shards;
-}
-
-/** Rows that one agent serves before a second one pays: below, waking another process costs more than its core gives (bench topic `steps`). */
-const rowsWorthAShard = 64;
-
-function autoShards(rows: number, limits: WorkerLimits): number {
-  return Math.min(cpus().length, Math.max(1, Math.floor(rows / rowsWorthAShard)), limits.shardsMax);
-}
-
-function checkPacking(request: CreatePoolRequest, warnings: string[]): void {
-  if (request.envs_per_process === 1) return;
-  if (request.envs_per_process === "auto") {
-    warnings.push("envs_per_process: 1 was chosen, one process for each row");
-    return;
-  }
-  throw invalid(
-    `envs_per_process: received ${request.envs_per_process}; this server runs one environment in each process`,
-    "Pass 1.",
-  );
 }
 
 function capToHost(bytes: number, field: string, warnings: string[]): number {

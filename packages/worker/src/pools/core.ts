@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import type { Layout } from "@sandpool/protocol";
+import type { AutoresetMode, Layout, Packing, Vector } from "@sandpool/protocol";
 import type { BatchEncoding } from "../worker.ts";
 import { type BatchOperation, type Column, columnsOf } from "./batches/columns.ts";
 import { Turn } from "./batches/turn.ts";
@@ -8,10 +8,22 @@ import type { PoolPlan } from "./plan.ts";
 import { type Selection, selectAll } from "./rows/select.ts";
 import type { Shard, ShardHome } from "./shards/shard.ts";
 
+/** What the first start of a pool settled for good. */
+export interface PoolForm {
+  layout: Layout;
+  packing: Packing;
+  vector: Vector | null;
+  autoreset: AutoresetMode;
+}
+
 /** The state that a pool's operations share. */
 export class PoolCore implements ShardHome {
   readonly plan: PoolPlan;
   readonly layout: Layout;
+  readonly packing: Packing;
+  /** What its environments' class can do where they are vectorised. */
+  readonly vector: Vector | null;
+  readonly autoreset: AutoresetMode;
   readonly turn = new Turn();
   readonly all: Selection;
   readonly abort = new AbortController();
@@ -22,9 +34,12 @@ export class PoolCore implements ShardHome {
   lastUsedMs = Date.now();
   readonly #columns = new Map<string, Column[]>();
 
-  constructor(plan: PoolPlan, layout: Layout, seed: number) {
+  constructor(plan: PoolPlan, form: PoolForm, seed: number) {
     this.plan = plan;
-    this.layout = layout;
+    this.layout = form.layout;
+    this.packing = form.packing;
+    this.vector = form.vector;
+    this.autoreset = form.autoreset;
     this.seed = seed;
     this.all = selectAll(plan.ranges);
     setMaxListeners(0, this.abort.signal);

@@ -14,7 +14,6 @@ import { makeEnviron } from "./environ.ts";
 import type { WorkerLimits } from "./limits.ts";
 import type { PoolPlan } from "./plan.ts";
 import { LocalPool } from "./pool.ts";
-import { splitRows } from "./rows/ranges.ts";
 import { fromDriverError } from "./shards/start.ts";
 import { startPool } from "./start.ts";
 
@@ -133,7 +132,8 @@ function makePlan({ context, owner, request, rawBody, figures, driver, probe, tr
     owner,
     request,
     rawBody,
-    ranges: splitRows(request.n, figures.shards),
+    ranges: figures.ranges,
+    rowsPerProcess: figures.rowsPerProcess,
     driver,
     probe,
     limits: context.limits,

@@ -2,6 +2,7 @@ import { availableParallelism } from "node:os";
 import type { CreatePoolRequest } from "@sandpool/protocol";
 import type { Driver, DriverProbe, SandboxMount, SandboxSpec } from "../drivers/driver.ts";
 import type { WorkerLimits } from "./limits.ts";
+import { memoryGroups } from "./packing/memory-groups.ts";
 import type { RowRange } from "./rows/ranges.ts";
 
 /** Everything about a pool that is decided before its first sandbox starts and never changes. */
@@ -12,6 +13,8 @@ export interface PoolPlan {
   /** The create request as it came; agents take `config` from it. */
   rawBody: Buffer;
   ranges: readonly RowRange[];
+  /** Null: chosen by the time of a step while the pool starts. */
+  rowsPerProcess: number | null;
   driver: Driver;
   probe: DriverProbe;
   limits: WorkerLimits;
@@ -35,18 +38,26 @@ export const baseUid = 10_000;
 const agentMemoryBytes = 512 * 2 ** 20;
 const agentProcesses = 64;
 
-/** The sandbox of one shard. `generation` counts its restarts, so that each sandbox has an id of its own. */
-export function shardSpec(plan: PoolPlan, index: number, generation: number): SandboxSpec {
+/**
+ * The sandbox of one shard. `generation` counts its restarts, so that each sandbox has an id of its own. While the rows a process are not known
+ * (null) each row has a memory group.
+ */
+export function shardSpec(
+  plan: PoolPlan,
+  index: number,
+  generation: number,
+  rowsPerProcess: number | null,
+): SandboxSpec {
   const { count } = plan.ranges[index] as RowRange;
   const rows =
     plan.probe.rowMemory === "cgroup"
-      ? { rowMemory: { count, bytes: plan.memoryBytes, templateGid: templateUid } }
+      ? { rowMemory: { limitsBytes: memoryGroups(plan, index, rowsPerProcess ?? 1), templateGid: templateUid } }
       : {};
   return {
     id: `${plan.id.replaceAll("_", "-")}-s${index}-g${generation}`,
     mounts: plan.mounts,
     environ: {},
-    memoryBytes: Math.min(count * plan.memoryBytes + agentMemoryBytes, plan.hostMemoryBytes),
+    memoryBytes: shardMemoryBytes(plan, index),
     processes: count * plan.limits.processes + agentProcesses,
     network: "none",
     capabilities: "pool",
@@ -54,6 +65,12 @@ export function shardSpec(plan: PoolPlan, index: number, generation: number): Sa
     ...rows,
     ...(plan.pythonPath === null ? {} : { pythonPath: plan.pythonPath }),
   };
+}
+
+/** What one shard's sandbox may use: its rows, the agent and the template. */
+export function shardMemoryBytes(plan: PoolPlan, index: number): number {
+  const { count } = plan.ranges[index] as RowRange;
+  return Math.min(count * plan.memoryBytes + agentMemoryBytes, plan.hostMemoryBytes);
 }
 
 export interface StartHeadOptions {
@@ -64,6 +81,8 @@ export interface StartHeadOptions {
   seed: number;
   episodeOffset: number;
   firstReset: boolean;
+  /** Null: told later, by `pack`. */
+  rowsPerProcess: number | null;
 }
 
 /** The head of the agent's `start` request. */
@@ -76,6 +95,8 @@ export function startHead(plan: PoolPlan, options: StartHeadOptions): Record<str
     n: request.n,
     first,
     count,
+    rows_per_process: options.rowsPerProcess,
+    ...(options.rowsPerProcess === null && options.index === 0 ? { measure: true } : {}),
     argv: plan.argv,
     cwd: plan.cwd,
     environ: plan.environ,
@@ -87,6 +108,7 @@ export function startHead(plan: PoolPlan, options: StartHeadOptions): Record<str
     workspace_bytes: plan.workspaceBytes,
     workspace_inodes: limits.workspaceInodes,
     memory_bytes: plan.memoryBytes,
+    shard_memory_bytes: shardMemoryBytes(plan, options.index),
     memory_dir: options.memoryDir,
     processes: limits.processes,
     seed: options.seed,

@@ -3,6 +3,7 @@ import { fail } from "../fail.ts";
 import type { BatchEncoding, EncodedBatch } from "../worker.ts";
 import { runBatch } from "./batches/run.ts";
 import type { PoolCore } from "./core.ts";
+import { checkOptions, checkSeeds, checkWhole } from "./packing/whole.ts";
 import { pickElements } from "./rows/raw-json.ts";
 import { rowsOf, type Selection, selectRows } from "./rows/select.ts";
 import { type Delivery, deliver, failRows, type OnResult } from "./shards/deliver.ts";
@@ -20,12 +21,15 @@ export function resetPool(
   const repeated = core.turn.repeated(request.seq, rawBody);
   if (repeated !== null) return repeated;
   const selection = selectRows(request.where ?? null, core.all, core.plan.ranges);
+  const hard = request.hard === true;
+  checkWhole(core, selection, "reset", hard);
+  checkOptions(core, selection, request.options);
   const seeds = seedsOf(request.seed ?? null, selection, core.plan.ranges, core.plan.request.n);
+  checkSeeds(core, selection, seeds);
   const body = optionsBody(request.options, rawBody, selection, core);
   const isNewPoolSeed = selection.full && typeof request.seed === "number";
   if (isNewPoolSeed) core.seed = request.seed as number;
   const poolSeed = isNewPoolSeed ? `,"seed":${core.seed}` : "";
-  const hard = request.hard === true;
   const { start_timeout, reset_timeout } = core.plan.request;
   return runBatch(core, {
     numbered: { seq: request.seq, request: rawBody },

@@ -1,8 +1,10 @@
 import { setMaxListeners } from "node:events";
-import type { Layout, StartTiming } from "@sandpool/protocol";
+import type { StartTiming } from "@sandpool/protocol";
 import { removeTree } from "../host/remove-tree.ts";
 import type { CreateOptions } from "../worker.ts";
-import { PoolCore } from "./core.ts";
+import { PoolCore, type PoolForm } from "./core.ts";
+import { awaitChoice } from "./packing/await-choice.ts";
+import { readVector, resolveAutoreset } from "./packing/vector.ts";
 import type { PoolPlan } from "./plan.ts";
 import { Shard } from "./shards/shard.ts";
 import { fixLayout, type PhaseProgress, type RunningShard, type StartReply, startShard } from "./shards/start.ts";
@@ -29,7 +31,15 @@ export async function startPool(
   // One listener for each shard, however many there are.
   setMaxListeners(0, signal);
   const progress = sumProgress(plan, options.onProgress);
-  const start = { generation: 0, seed, episodeOffset: 0, firstReset: plan.request.first_reset };
+  const choice = awaitChoice(plan);
+  const start = {
+    generation: 0,
+    seed,
+    episodeOffset: 0,
+    firstReset: plan.request.first_reset,
+    rowsPerProcess: choice.rowsPerProcess ?? choice.packing.then((packing) => packing.rows_per_process),
+    onMeasured: choice.onMeasured,
+  };
   const starts = plan.ranges.map((_, index) =>
     startShard(plan, { ...start, index }, signal, (phase, done, total) => progress(index, phase, done, total)).catch(
       (error: unknown) => {
@@ -44,9 +54,12 @@ export async function startPool(
   const running = started.map((shard) => shard.running);
   try {
     signal.throwIfAborted();
-    const { layout } = (started[0] as { reply: StartReply }).reply;
+    const { layout, hello } = (started[0] as { reply: StartReply }).reply;
+    const vector = readVector(hello);
+    const autoreset = resolveAutoreset(plan.request.autoreset, vector);
     await Promise.all(running.map((shard) => fixLayout(shard, layout, signal)));
-    return { core: makeCore(plan, layout, seed, running), report: makeReport(started.map((shard) => shard.reply)) };
+    const form = { layout, packing: await choice.packing, vector, autoreset };
+    return { core: makeCore(plan, form, seed, running), report: makeReport(started.map((shard) => shard.reply)) };
   } catch (error) {
     await Promise.all(running.map((shard) => shard.sandbox.kill()));
     if (plan.workspacesFolder !== null) await removeTree(plan.workspacesFolder);
@@ -54,8 +67,8 @@ export async function startPool(
   }
 }
 
-function makeCore(plan: PoolPlan, layout: Layout, seed: number, running: readonly RunningShard[]): PoolCore {
-  const core = new PoolCore(plan, layout, seed);
+function makeCore(plan: PoolPlan, form: PoolForm, seed: number, running: readonly RunningShard[]): PoolCore {
+  const core = new PoolCore(plan, form, seed);
   core.shards = running.map((shard, index) => new Shard(index, core, shard));
   return core;
 }

@@ -1,5 +1,6 @@
 import type { PoolCounters, PoolMemory, PoolStatus, RowStatus } from "@sandpool/protocol";
 import type { PoolCore } from "./core.ts";
+import { countProcesses } from "./packing/divide.ts";
 import { rowError } from "./shards/failure.ts";
 import type { Shard } from "./shards/shard.ts";
 
@@ -38,7 +39,7 @@ async function shardStatus(shard: Shard, memory: boolean): Promise<ShardStatus> 
     rows,
     counters: {
       late_replies: counters.late_replies ?? 0,
-      replacements: (counters.replacements ?? 0) + shard.generation * shard.range.count,
+      replacements: (counters.replacements ?? 0) + shard.generation * processesOf(shard),
       stragglers: counters.stragglers ?? 0,
     },
     memory: memory
@@ -67,7 +68,15 @@ function downStatus(shard: Shard): ShardStatus {
       replacements: shard.generation,
     };
   });
-  return { rows, counters: { late_replies: 0, replacements: shard.generation * count, stragglers: 0 }, memory: null };
+  return {
+    rows,
+    counters: { late_replies: 0, replacements: shard.generation * processesOf(shard), stragglers: 0 },
+    memory: null,
+  };
+}
+
+function processesOf({ range, home }: Shard): number {
+  return countProcesses(range.count, home.packing.rows_per_process);
 }
 
 function sumMemory(parts: readonly ShardStatus[], rows: readonly RowStatus[]): PoolMemory {

@@ -3,6 +3,7 @@ import type { ActionPayload } from "./actions.ts";
 import { mergeResults, type PartialResult } from "./batches/merge.ts";
 import type { ShardResult } from "./batches/result.ts";
 import type { PoolCore } from "./core.ts";
+import { spreadOverProcesses } from "./packing/whole.ts";
 import { rowsOf, type ShardSelection } from "./rows/select.ts";
 import { type Delivery, deliver, failRows, type OnResult } from "./shards/deliver.ts";
 import { asStepResult, type ShardFailure } from "./shards/failure.ts";
@@ -20,11 +21,12 @@ export function stepRestarted(
   encoding: BatchEncoding,
   onResult: OnResult,
 ): void {
-  const unready = shard.unready ?? new Set<number>();
+  const unready = spreadOverProcesses(core, shard.range, shard.unready ?? new Set());
+  const untold = spreadOverProcesses(core, shard.range, shard.untold);
   const selected = rowsOf(step.part, shard.range);
-  const isAutoreset = core.plan.request.autoreset !== null;
-  const failing = selected.filter((row) => unready.has(row) && (!isAutoreset || shard.untold.has(row)));
-  const pending = selected.filter((row) => unready.has(row) && isAutoreset && !shard.untold.has(row));
+  const isAutoreset = core.autoreset !== null;
+  const failing = selected.filter((row) => unready.has(row) && (!isAutoreset || untold.has(row)));
+  const pending = selected.filter((row) => unready.has(row) && isAutoreset && !untold.has(row));
   const ready = selected.filter((row) => !unready.has(row));
   if (ready.length === selected.length) {
     deliver(shard, step, onResult);

@@ -3,6 +3,7 @@ import type { BatchEncoding, EncodedBatch, StepInput } from "../worker.ts";
 import { preparePayload } from "./actions.ts";
 import { runBatch } from "./batches/run.ts";
 import type { PoolCore } from "./core.ts";
+import { checkWhole } from "./packing/whole.ts";
 import { selectRows } from "./rows/select.ts";
 import { deliver } from "./shards/deliver.ts";
 import { stepRestarted } from "./step-restarted.ts";
@@ -13,9 +14,10 @@ export function stepPool(core: PoolCore, input: StepInput, encoding: BatchEncodi
   if (repeated !== null) return repeated;
   const selection = selectRows(input.where, core.all, core.plan.ranges);
   if (input.actions.count !== selection.total) throw wrongCount(input.actions.count, selection.total);
+  checkWhole(core, selection, "step");
   const payload = preparePayload(input, selection);
   const { request } = core.plan;
-  const isAutoreset = request.autoreset !== null;
+  const isAutoreset = core.autoreset !== null;
   return runBatch(core, {
     numbered: { seq: input.seq, request: input.rawBody },
     operation: "step",

@@ -43,7 +43,9 @@ def find_entry_program(environment: Path) -> str:
 
 
 def collect_entries(environment: Path) -> list[Entry]:
-    """List the archive's entries in the order of the bytes of their paths, the Python helper included.
+    """List the archive's entries in the order of the bytes of their paths, the Python helper `sandpool/env/` included.
+
+    A folder that has a `sandpool/env.py` or `sandpool/env/` of its own keeps it.
 
     Left out: ``.git``, ``__pycache__``, ``.venv``, ``node_modules`` and ``*.pyc``. Refused by name: links that leave the folder,
     and whatever is neither file, folder nor link.
@@ -52,8 +54,9 @@ def collect_entries(environment: Path) -> list[Entry]:
         found = {environment.name: _file_entry(environment.resolve(), environment.name)}
     else:
         found = {entry.path: entry for entry in _walk(environment.resolve(), "")}
-    for entry in _helper_entries():
-        found.setdefault(entry.path, entry)
+    if not found.keys() & {"sandpool/env.py", "sandpool/env"}:
+        for entry in _helper_entries():
+            found.setdefault(entry.path, entry)
     return sorted(found.values(), key=lambda entry: os.fsencode(entry.path))
 
 
@@ -100,8 +103,10 @@ def _link_entry(root: Path, path: str) -> Entry:
 
 
 def _helper_entries() -> list[Entry]:
-    helper = files("sandpool").joinpath("env.py").read_bytes()
-    return [Entry("sandpool", "folder"), Entry("sandpool/__init__.py", "file"), Entry("sandpool/env.py", "file", content=helper)]
+    helper = files("sandpool").joinpath("env")
+    modules = [one for one in helper.iterdir() if one.name.endswith(".py")]
+    entries = [Entry("sandpool", "folder"), Entry("sandpool/__init__.py", "file"), Entry("sandpool/env", "folder")]
+    return entries + [Entry(f"sandpool/env/{one.name}", "file", content=one.read_bytes()) for one in modules]
 
 
 def _no_program(received: str, hint: str) -> InvalidValueError:

@@ -48,6 +48,8 @@ class _Request:
 class BatchChannel:
     """Sends a pool's batches, each with the next number.
 
+    `guard` is called with the operation before a batch is sent and may refuse it.
+
     A connection that broke is opened again and the same request sent with the same number, for which the pool returns the reply
     it has kept, so nothing is executed twice. A request whose fate is unknown, after an interrupt say, is settled the same way
     before the next one is sent.
@@ -59,6 +61,7 @@ class BatchChannel:
         self._next = next_sequence
         self._client = secrets.token_hex(8)
         self._unsettled: _Request | None = None
+        self.guard: Callable[[str], None] = lambda _: None
         self._lock = threading.Lock()
         self._reader = MessageReader()
         self._prefix = f"{address.path}/v1/pools/{pool_id}/"
@@ -85,6 +88,7 @@ class BatchChannel:
             )
         # Only `with` lets no interrupt in between taking the lock and being sure to release it.
         with self._lock:
+            self.guard(operation)
             if self._unsettled is not None:
                 self._settle(self._unsettled)
             # A forked process is a client of its own: what it sends must not be taken for a repeat of what its parent sent.
@@ -93,6 +97,12 @@ class BatchChannel:
             request = _Request(head, body, self._next, timeout_s, absorb)
             self._unsettled = request
             return self._take(request, self._send(request))  # type: ignore[no-any-return]
+
+    def settle(self) -> None:
+        """Find out what became of an interrupted batch and take its reply in; nothing, if there is none."""
+        with self._lock:
+            if self._unsettled is not None:
+                self._settle(self._unsettled)
 
     def close(self) -> None:
         """Close the connection."""

@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from sandpool.errors import InvalidTypeError, InvalidValueError, NotSupportedError
+from sandpool.errors import InvalidTypeError, InvalidValueError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _CHOICES: dict[str, tuple[object, ...]] = {
-    "autoreset": (None, "same_step", "next_step"),
+    "autoreset": (None, "auto", "same_step", "next_step"),
     "seeds": ("derived", "continue"),
     "errors": ("rows", "raise"),
     "start": ("auto", "fork", "spawn"),
@@ -51,7 +51,7 @@ def refuse_unknown_options(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_options(n: object, options: dict[str, Any]) -> None:
-    """Check the options of RLPool by themselves; raises the first fault as InvalidTypeError, InvalidValueError or NotSupportedError."""
+    """Check the options of RLPool by themselves; raises the first fault as InvalidTypeError or InvalidValueError."""
     check_count("n", n)
     for name in _CHOICES:
         check_choice(name, options[name])
@@ -70,7 +70,8 @@ def check_options(n: object, options: dict[str, Any]) -> None:
     check_seed("seed", options["seed"])
     _check_variables(options["env"])
     check_per_row("config", options["config"], int(n))  # type: ignore[call-overload]
-    _refuse_packing(options["envs_per_process"])
+    if options["envs_per_process"] != "auto":
+        check_count("envs_per_process", options["envs_per_process"])
 
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,11 +159,3 @@ def _plain(value: object) -> object:
 def _check_variables(value: object) -> None:
     if not isinstance(value, dict) or not all(isinstance(key, str) and isinstance(item, str) for key, item in value.items()):
         raise InvalidTypeError(f"env={value!r:.120} was given; expected a dict of text to text, the environment variables.")
-
-
-def _refuse_packing(value: object) -> None:
-    if isinstance(value, bool) or value != 1:
-        raise NotSupportedError(
-            f"envs_per_process={value!r:.40} was given; this version has one environment in each process.",
-            hint="Leave the option out, or set it to 1.",
-        )

@@ -14,23 +14,32 @@ from sandpool.values.decode import decode_json
 from sandpool.wire.message import Message
 
 Infos = list[dict[str, Any]]
+SparseInfos = dict[int, dict[str, Any]]
 
 
-def infos_of(message: Message, n: int) -> Infos:
-    """Return n dicts; the reply holds only those that are not empty."""
-    infos: Infos = [{} for _ in range(n)]
+def sparse_infos_of(message: Message, n: int) -> SparseInfos:
+    """Return the infos that are not empty, by row, ascending as the pool sends them."""
     text = _text_of(message, "infos")
     if len(text) <= 2:
-        return infos
-    sparse = decode_json(text)
-    if not isinstance(sparse, dict):
-        raise ReplyError(f"The reply's infos are a {type(sparse).__name__}; expected an object keyed by row.")
-    for key, info in sparse.items():
+        return {}
+    members = decode_json(text)
+    if not isinstance(members, dict):
+        raise ReplyError(f"The reply's infos are a {type(members).__name__}; expected an object keyed by row.")
+    infos: SparseInfos = {}
+    for key, info in members.items():
         row = int(key) if key.isdecimal() else n
         if row >= n:
             raise ReplyError(f"The reply has an info for the row {key!r}; expected 0..{n - 1}.")
         # An info that is itself a tag that decoded to something else is kept, under a name of its own.
         infos[row] = info if isinstance(info, dict) else {"sandpool_info": info}
+    return infos
+
+
+def spread(sparse: SparseInfos, n: int) -> Infos:
+    """Return n dicts, empty where the row had none."""
+    infos: Infos = [{} for _ in range(n)]
+    for row, info in sparse.items():
+        infos[row] = info
     return infos
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sandpool.errors import RowsFailedError, SandpoolWarning
@@ -12,9 +13,9 @@ from sandpool.pool.result import RowErrors
 _TRACEBACK_CHARS = 4_000
 
 
-def collect_errors(failed: list[int], infos: list[dict[str, Any]]) -> RowErrors:
+def collect_errors(failed: Sequence[int], infos: Mapping[int, dict[str, Any]]) -> RowErrors:
     """Take the errors of failed rows out of their infos."""
-    return {row: infos[row].get("sandpool_error") or _unexplained() for row in failed}
+    return {row: infos.get(row, {}).get("sandpool_error") or _unexplained() for row in failed}
 
 
 class Reporter:

@@ -74,8 +74,7 @@ async function makeGroups({ spec, mode, folders, ids }: BundleInput): Promise<Sh
     rowMemory === undefined
       ? null
       : {
-          count: rowMemory.count,
-          bytes: rowMemory.bytes,
+          limitsBytes: rowMemory.limitsBytes,
           ownerUid: ids.rootUid,
           enterGid: ids.hostGid(rowMemory.templateGid ?? 1000),
         },

@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import type { ShardGroups } from "../../host/cgroups/shard.ts";
+import { raiseRowGroups, type ShardGroups } from "../../host/cgroups/shard.ts";
 import type { Sandbox, SandboxExit } from "../driver.ts";
 import { MEMORY_TARGET } from "./bundle.ts";
 import { freeHoldings, type Holdings } from "./holdings.ts";
@@ -13,6 +13,8 @@ export class NamespaceSandbox implements Sandbox {
   readonly rowMemory: "cgroup" | "rlimit";
   readonly memoryDir: string | null;
   readonly exited: Promise<SandboxExit>;
+  /** Host folder of the row groups. */
+  readonly #rowsFolder: string | null;
   readonly #launched: Launched;
   readonly #holdings: Holdings;
   readonly #onFreed: () => Promise<void>;
@@ -23,6 +25,7 @@ export class NamespaceSandbox implements Sandbox {
     this.channel = launched.channel;
     this.rowMemory = groups === null ? "rlimit" : "cgroup";
     this.memoryDir = groups === null || groups.rowsFolder === null ? null : MEMORY_TARGET;
+    this.#rowsFolder = groups?.rowsFolder ?? null;
     this.#launched = launched;
     this.#holdings = holdings;
     this.#onFreed = onFreed;
@@ -31,6 +34,12 @@ export class NamespaceSandbox implements Sandbox {
 
   stderr(): string {
     return this.#launched.output.text();
+  }
+
+  async raiseRowMemory(limitsBytes: readonly number[]): Promise<void> {
+    const { cgroups } = this.#holdings.mode;
+    if (cgroups === null || this.#rowsFolder === null) return;
+    await raiseRowGroups(cgroups, this.#rowsFolder, limitsBytes);
   }
 
   kill(): Promise<void> {

@@ -36,6 +36,8 @@ export class UnisolatedSandbox implements Sandbox {
     return this.#output.text();
   }
 
+  async raiseRowMemory(): Promise<void> {}
+
   kill(): Promise<void> {
     this.#killed ??= this.#kill();
     return this.#killed;

@@ -33,6 +33,13 @@ export async function limitMemory(version: 1 | 2, folder: string, bytes: number)
   await writeControlIfPresent(`${folder}/memory.memsw.limit_in_bytes`, bytes);
 }
 
+/** A limit that is not below the one before. */
+export async function raiseMemory(version: 1 | 2, folder: string, bytes: number): Promise<void> {
+  // The other way round: memory may not be above memory + swap at any moment.
+  if (version === 1) await writeControlIfPresent(`${folder}/memory.memsw.limit_in_bytes`, bytes);
+  await writeControl(`${folder}/${version === 1 ? "memory.limit_in_bytes" : "memory.max"}`, bytes);
+}
+
 /** The OCI runtimes' conversion: [2, 262144] onto [1, 10000]. */
 export function sharesToWeight(shares: number): number {
   return 1 + Math.floor(((shares - 2) * 9999) / 262142);

@@ -2,12 +2,12 @@ import { chmod, chown, readFile } from "node:fs/promises";
 import { forEachLimited } from "../concurrency.ts";
 import { readLimits } from "../limits.ts";
 import type { CgroupHierarchy, ControllerName } from "./detect.ts";
-import { type GroupLimits, limitGroup, limitMemory } from "./limit.ts";
+import { type GroupLimits, limitGroup, limitMemory, raiseMemory } from "./limit.ts";
 import { makeGroup, writeControl } from "./write.ts";
 
 export interface RowGroups {
-  count: number;
-  bytes: number;
+  /** One group for each. */
+  limitsBytes: readonly number[];
   /** Host ids of the sandbox's root and of the group that may enter. */
   ownerUid: number;
   enterGid: number;
@@ -115,13 +115,23 @@ async function makeRowsFolder(hierarchy: CgroupHierarchy, path: string, rows: Ro
 }
 
 async function makeRowGroups(hierarchy: CgroupHierarchy, folder: string, rows: RowGroups): Promise<void> {
-  const indices = Array.from({ length: rows.count }, (_, index) => index);
-  await forEachLimited(indices, 8, async (index) => {
+  await forEachLimited([...rows.limitsBytes.entries()], 8, async ([index, bytes]) => {
     const group = `${folder}/e${index}`;
     await makeGroup(group);
-    await limitMemory(hierarchy.version, group, rows.bytes);
+    await limitMemory(hierarchy.version, group, bytes);
     await handOver(group, rows);
   });
+}
+
+/** Raises the limits of the groups `e0 …`, as many as there are figures. */
+export async function raiseRowGroups(
+  hierarchy: CgroupHierarchy,
+  folder: string,
+  limitsBytes: readonly number[],
+): Promise<void> {
+  await forEachLimited([...limitsBytes.entries()], 8, ([index, bytes]) =>
+    raiseMemory(hierarchy.version, `${folder}/e${index}`, bytes),
+  );
 }
 
 async function handOver(group: string, rows: RowGroups): Promise<void> {

@@ -41,6 +41,7 @@ async function startAgain(shard: Shard): Promise<void> {
     seed: home.seed,
     episodeOffset: shard.episodes,
     firstReset: false,
+    rowsPerProcess: home.packing.rows_per_process,
   };
   const { running } = await startShard(home.plan, options, home.closing, () => {});
   try {

@@ -1,4 +1,4 @@
-import type { Layout } from "@sandpool/protocol";
+import type { Layout, Packing } from "@sandpool/protocol";
 import type { PoolPlan } from "../plan.ts";
 import { type RowRange, rowsIn } from "../rows/ranges.ts";
 import type { ShardFailure } from "./failure.ts";
@@ -9,6 +9,7 @@ import { explainDeath, type RunningShard } from "./start.ts";
 export interface ShardHome {
   readonly plan: PoolPlan;
   readonly layout: Layout;
+  readonly packing: Packing;
   /** The pool's seed of this moment. */
   readonly seed: number;
   /** Aborted when the pool closes. */

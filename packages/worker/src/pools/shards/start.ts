@@ -2,7 +2,8 @@ import { formatSize, type Layout, SandpoolError } from "@sandpool/protocol";
 import { AgentChannel } from "../../agent/channel.ts";
 import { DriverError, type Sandbox } from "../../drivers/driver.ts";
 import { fail } from "../../fail.ts";
-import { type PoolPlan, shardSpec, startHead } from "../plan.ts";
+import { memoryGroups } from "../packing/memory-groups.ts";
+import { type PoolPlan, shardMemoryBytes, shardSpec, startHead } from "../plan.ts";
 import type { RowRange } from "../rows/ranges.ts";
 import type { ShardFailure } from "./failure.ts";
 
@@ -20,6 +21,10 @@ export interface StartOptions {
   seed: number;
   episodeOffset: number;
   firstReset: boolean;
+  /** A promise: the agent starts its template and waits with the rows until it is told. */
+  rowsPerProcess: number | Promise<number>;
+  /** The event `measured`. */
+  onMeasured?: (event: Readonly<Record<string, unknown>>) => void;
 }
 
 export interface StartReply {
@@ -50,14 +55,17 @@ export async function startShard(
   const silence = watchSilence(plan, stop);
   agent.onEvent = (event) => {
     silence.refresh();
+    if (event.event === "measured") options.onMeasured?.(event);
     if (event.event !== "progress") return;
     onProgress(event.phase as "template" | "start" | "reset", Number(event.done), Number(event.total));
   };
   try {
     signal.throwIfAborted();
     const { memoryDir, rowMemory, isolated } = sandbox;
-    const request = startHead(plan, { ...options, memoryDir, rowMemory, isolated });
-    const { head } = await agent.ask(request, plan.rawBody, null);
+    const rowsPerProcess = knownRows(options);
+    const request = startHead(plan, { ...options, rowsPerProcess, memoryDir, rowMemory, isolated });
+    const started = agent.ask(request, plan.rawBody, null);
+    const [{ head }] = await Promise.all([started, sendPack(plan, options, sandbox, agent)]);
     signal.throwIfAborted();
     return { running: { sandbox, agent, lastSequence: 0 }, reply: head as unknown as StartReply };
   } catch (error) {
@@ -69,6 +77,18 @@ export async function startShard(
     silence.stop();
     signal.removeEventListener("abort", stop);
   }
+}
+
+function knownRows({ rowsPerProcess }: StartOptions): number | null {
+  return typeof rowsPerProcess === "number" ? rowsPerProcess : null;
+}
+
+/** Tells an agent that started without it how many rows share a process. Their memory groups get the limits first. */
+async function sendPack(plan: PoolPlan, options: StartOptions, sandbox: Sandbox, agent: AgentChannel): Promise<void> {
+  if (typeof options.rowsPerProcess === "number") return;
+  const rowsPerProcess = await options.rowsPerProcess;
+  if (rowsPerProcess > 1) await sandbox.raiseRowMemory(memoryGroups(plan, options.index, rowsPerProcess));
+  await agent.ask({ op: "pack", rows_per_process: rowsPerProcess }, null, null);
 }
 
 /** Sends a started shard the pool's form of observations. An abort ends the sandbox, so that nobody waits for an agent that is silent. */
@@ -86,7 +106,7 @@ export async function fixLayout({ sandbox, agent }: RunningShard, layout: Layout
 
 async function startSandbox(plan: PoolPlan, options: StartOptions, signal: AbortSignal): Promise<Sandbox> {
   try {
-    return await plan.driver.start(shardSpec(plan, options.index, options.generation), signal);
+    return await plan.driver.start(shardSpec(plan, options.index, options.generation, knownRows(options)), signal);
   } catch (error) {
     signal.throwIfAborted();
     throw error instanceof DriverError ? fromDriverError(error) : error;
@@ -162,7 +182,7 @@ export async function explainDeath(sandbox: Sandbox, plan: PoolPlan, index: numb
   // The agent has the lowest out-of-memory score, so it is killed last: by its own sandbox's limit or by somebody outside.
   const memory =
     signal === "SIGKILL"
-      ? `; the kernel does so when a sandbox passes its memory limit (${formatSize(shardSpec(plan, index, 0).memoryBytes)})`
+      ? `; the kernel does so when a sandbox passes its memory limit (${formatSize(shardMemoryBytes(plan, index))})`
       : "";
   return {
     kind: "crash",

@@ -2,7 +2,7 @@ import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { attemptInside, LIMIT_MS, leftovers, makeHost, specOf } from "../support.ts";
 
 const MEGABYTE = 2 ** 20;
-const rowMemory = { count: 2, bytes: 48 * MEGABYTE };
+const rowMemory = { limitsBytes: [48 * MEGABYTE, 48 * MEGABYTE] };
 const host = makeHost();
 const probe = await host.driver.probe();
 

@@ -44,8 +44,7 @@ describe("cgroup version 2, on a tree of plain files", () => {
     const { uid, gid } = statSync(root);
     const limits = { memoryBytes: 123_456, processes: 77, cpuShares: 1024 };
     const groups = await makeShardGroups(hierarchy, "k", "s1", limits, {
-      count: 2,
-      bytes: 4096,
+      limitsBytes: [4096, 4096],
       ownerUid: uid,
       enterGid: gid,
     });

@@ -1,0 +1,105 @@
+//! A pack: one process and the rows that live in it. What is true of the process is here, what is true of an
+//! episode in its rows.
+
+use super::log::Log;
+use super::process::Process;
+use super::row::NEVER;
+use crate::isolation::Identity;
+use std::ops::Range;
+
+/// Whether a pack has a process that can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// Waits for its turn to start; `dirty`: what is left of the last process has to go first.
+    Queued {
+        /// Something has to be killed and wiped.
+        dirty: bool,
+    },
+    /// Started, has not said hello.
+    Starting,
+    /// Can be asked.
+    Ready,
+    /// Could not be started three times running.
+    Lost,
+}
+
+/// What a process was asked for and has not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Nothing: it can be asked.
+    Nothing,
+    /// A step.
+    Step,
+    /// A reset.
+    Reset,
+    /// A call.
+    Call,
+    /// To end.
+    Close,
+}
+
+/// One process and its rows.
+pub struct Pack {
+    /// Local numbers of its rows.
+    pub rows: Range<usize>,
+    /// Its uid, folders and limits.
+    pub identity: Identity,
+    /// Raised with every process, so that events of the last one are told apart.
+    pub epoch: u32,
+    /// Whether it can be asked.
+    pub life: Life,
+    /// Its process, unless it waits for one.
+    pub process: Option<Process>,
+    /// What it was asked for last, until it answers.
+    pub asked: Asked,
+    /// Number of its last request.
+    pub last_id: u64,
+    /// When its last request was written.
+    pub sent_us: u64,
+    /// When waiting ends: for hello, for an answer, or for the exit status after the end of its stream.
+    pub deadline_us: u64,
+    /// True after the end of its stream, while its exit status is awaited.
+    pub ending: bool,
+    /// Answers since the last request that nobody waits for.
+    pub late: u32,
+    /// Failed starts running.
+    pub failed_starts: u8,
+    /// Processes that were replaced.
+    pub replacements: u64,
+    /// Its standard error.
+    pub log: Log,
+}
+
+impl Pack {
+    /// A pack without a process.
+    pub fn new(rows: Range<usize>, identity: Identity) -> Self {
+        Self {
+            rows,
+            identity,
+            epoch: 0,
+            life: Life::Queued { dirty: false },
+            process: None,
+            asked: Asked::Nothing,
+            last_id: 0,
+            sent_us: 0,
+            deadline_us: NEVER,
+            ending: false,
+            late: 0,
+            failed_starts: 0,
+            replacements: 0,
+            log: Log::default(),
+        }
+    }
+
+    /// The name of what it is doing, for errors.
+    pub fn op(&self) -> &'static str {
+        match self.asked {
+            Asked::Step => "step",
+            Asked::Reset => "reset",
+            Asked::Call => "call",
+            Asked::Close => "close",
+            Asked::Nothing if self.life == Life::Starting => "hello",
+            Asked::Nothing => "idle",
+        }
+    }
+}

@@ -1,0 +1,76 @@
+"""What an environment says of itself: its spaces and the members of its hello reply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandpool.env.encoding import Output, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+PROTOCOL = 1
+
+
+def describe(environment: Any) -> str:
+    """The members of a hello reply that say what the environment is, as JSON text without the braces."""
+    spec = getattr(environment, "spec", None)
+    metadata = getattr(environment, "metadata", None)
+    render_mode = getattr(environment, "render_mode", None)
+    known = {
+        "observation_space": space_of(getattr(environment, "observation_space", None)),
+        "action_space": space_of(getattr(environment, "action_space", None)),
+        "metadata": dict(metadata) if isinstance(metadata, dict) else {},
+        "render_mode": render_mode if isinstance(render_mode, str) else None,
+        "spec": getattr(spec, "id", None) if not isinstance(spec, str) else spec,
+    }
+    output = Output()
+    output.lenient = True
+    features = '["raw","render"]' if known["render_mode"] is not None else '["raw"]'
+    members = ",".join(f'"{name}":{encode(value, output)}' for name, value in known.items())
+    return f'"protocol":{PROTOCOL},"features":{features},"rows":1,{members}'
+
+
+def space_kind(space: Any) -> str:
+    """The name of the Gymnasium (or old gym) space class it is or derives from, else `Custom`."""
+    for cls in type(space).__mro__:
+        if cls.__module__.split(".")[0] in ("gymnasium", "gym") and cls.__name__ in _SPACES:
+            return cls.__name__
+    return "Custom"
+
+
+def space_of(space: Any) -> Any:
+    """The space as JSON-like values, None for None."""
+    if space is None:
+        return None
+    kind = space_kind(space)
+    if kind == "Custom":
+        return {"type": "Custom", "repr": ascii(space)[:4000]}
+    return dict({"type": kind}, **_SPACES[kind](space))
+
+
+def _box_of(space: Any) -> dict[str, Any]:
+    return {"dtype": space.dtype.str, "shape": list(space.shape), "low": space.low, "high": space.high}
+
+
+def _integer(value: Any) -> int:
+    return int(value)
+
+
+_SPACES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "Box": _box_of,
+    "Discrete": lambda s: {"n": _integer(s.n), "start": _integer(getattr(s, "start", 0)), "dtype": s.dtype.str},
+    "MultiDiscrete": lambda s: {
+        "nvec": s.nvec.tolist(),
+        "start": s.start.tolist() if hasattr(s, "start") else (s.nvec * 0).tolist(),
+        "dtype": s.dtype.str,
+    },
+    "MultiBinary": lambda s: {"n": _integer(s.n) if not hasattr(s.n, "__len__") else [_integer(n) for n in s.n]},
+    "Text": lambda s: {"min": s.min_length, "max": s.max_length, "charset": s.characters},
+    "Dict": lambda s: {"spaces": [[str(key), space_of(one)] for key, one in s.spaces.items()]},
+    "Tuple": lambda s: {"spaces": [space_of(one) for one in s.spaces]},
+    "Sequence": lambda s: {"space": space_of(s.feature_space), "stack": bool(getattr(s, "stack", False))},
+    "Graph": lambda s: {"node": space_of(s.node_space), "edge": space_of(s.edge_space)},
+    "OneOf": lambda s: {"spaces": [space_of(one) for one in s.spaces]},
+}

@@ -1,0 +1,57 @@
+"""Error replies."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+MESSAGE_MAX = 8 * 1024
+TRACEBACK_MAX = 32 * 1024
+_OWN_FILES = os.path.join(os.path.dirname(__file__), "")
+
+
+def error_line(identity: Any, kind: str, error: BaseException) -> bytes:
+    """An error reply. Memory may be short, so it has a form that needs almost none."""
+    try:
+        cls = type(error)
+        name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+            trace = trace.tb_next
+        known = {
+            "kind": kind,
+            "type": name,
+            "message": text_of(error)[:MESSAGE_MAX],
+            "traceback": without_surrogates("".join(traceback.format_exception(cls, error, trace)))[-TRACEBACK_MAX:],
+        }
+        return (json.dumps({"id": identity, "error": known}).encode()) + b"\n"
+    except MemoryError:
+        head = b'{"id":%d' % identity if type(identity) is int else b'{"id":null'
+        return head + b',"error":{"kind":"oom","type":"MemoryError","message":"out of memory","traceback":null}}\n'
+
+
+def text_of(error: BaseException) -> str:
+    try:
+        return without_surrogates(str(error))
+    except Exception as second:
+        return f"(its text cannot be shown: {type(second).__name__})"
+
+
+def without_surrogates(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def refuse_fork(identity: Any, blockers: list[dict[str, Any]]) -> bytes:
+    known = {
+        "kind": "fork_unsupported",
+        "type": "RuntimeError",
+        "message": f"this process cannot fork: {json.dumps(blockers)}; start no thread and no child program before serve()",
+        "traceback": None,
+        "blockers": blockers,
+    }
+    return json.dumps({"id": identity, "error": known}).encode() + b"\n"

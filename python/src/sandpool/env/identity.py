@@ -1,0 +1,84 @@
+"""What makes a fork or a start an environment of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+from typing import TYPE_CHECKING
+
+from sandpool.env.channel import redirect_standard_streams
+from sandpool.env.native import native_calls
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def enter_identity(request: dict[str, Any], stderr: int) -> None:
+    """Become environment `index`: its memory group, user, mounts, limits, folders, session and descriptors.
+
+    The order matters: the group is written to with the template's rights, ids come before mounts, capabilities go after them.
+    """
+    workspace = request["workspace"]
+    if request.get("isolated"):
+        native = native_calls()
+        if request.get("memory"):
+            with open(os.path.join(request["memory"], "cgroup.procs"), "w") as file:
+                file.write("0")
+        native.set_capabilities(effective=True, permitted=True)
+        os.setgroups([])
+        os.setresgid(request["gid"], request["gid"], request["gid"])
+        os.setresuid(request["uid"], request["uid"], request["uid"])
+        native.unshare_mounts()
+        for folder, target in (("workspace", "/workspace"), ("tmp", "/tmp"), ("shm", "/dev/shm")):
+            native.bind(os.path.join(workspace, folder), target)
+        native.detach(os.path.dirname(workspace))
+        native.set_capabilities(effective=False, permitted=bool(request.get("branching")))
+        _set_limits(request.get("rlimits") or {}, ("as", "nproc"))
+        native.set_dumpable()  # also gives back /proc/self, which changing ids took
+        home, temporary = "/workspace", "/tmp"
+    else:
+        _set_limits(request.get("rlimits") or {}, ("as",))  # processes are counted by user, and all share one here
+        home, temporary = home_in(workspace), home_in(workspace, "tmp")
+    _raise_oom_score(request.get("oom_score_adj"))
+    os.chdir(home)
+    os.environ.update(HOME=home, TMPDIR=temporary, PWD=home)
+    if "tempfile" in sys.modules:
+        vars(sys.modules["tempfile"])["tempdir"] = None
+    os.setsid()
+    redirect_standard_streams(stderr)
+    os.close(stderr)
+
+
+def home_in(workspace: str, folder: str = "workspace") -> str:
+    """A row's folder: inside what the agent made for it where nothing is mounted over /workspace, else that itself."""
+    inside = os.path.join(workspace, folder)
+    return inside if os.path.isdir(inside) else workspace
+
+
+def _raise_oom_score(score: Any) -> None:
+    """Be killed before the agent and the template when memory runs out; where that cannot be said, the order stays as it is."""
+    if score is not None:
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write(str(score))
+
+
+def _set_limits(limits: dict[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        if limits.get(name) is not None:
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (limits[name], limits[name]))
+
+
+def hide_ambient_capabilities() -> None:
+    """Put the few capabilities that a template's forks need out of reach of every program that the environment's code starts.
+
+    They stay permitted, which the fork's child makes use of; the agent gave them as ambient ones, which child programs would inherit.
+    """
+    with open("/proc/self/status") as file:
+        ambient = next((line.split()[1] for line in file if line.startswith("CapAmb:")), "0")
+    if int(ambient, 16):
+        native = native_calls()
+        native.clear_ambient()
+        native.set_capabilities(effective=False, permitted=True)
+        native.set_dumpable()
