@@ -1,6 +1,16 @@
 import { createHash } from "node:crypto";
 import { type CreatePoolRequest, encodeBatch, makeId, type PoolDescription, SandpoolError } from "@sandpool/protocol";
-import type { BatchEncoding, CreateOptions, EncodedBatch, Pool, Worker } from "@sandpool/worker";
+import type {
+  BatchEncoding,
+  CreateOptions,
+  EncodedBatch,
+  Pool,
+  StreamConnection,
+  StreamOptions,
+  StreamSink,
+  Worker,
+} from "@sandpool/worker";
+import { TestStream } from "./testStream.ts";
 
 /**
  * A worker in memory for tests of the server's edge: it keeps the interface, runs no sandbox.
@@ -96,6 +106,7 @@ export class TestPool implements Pool {
   readonly name: string | null;
   readonly n: number;
   readonly rawBody: Buffer;
+  readonly stream = new TestStream();
   keptAlive = 0;
   lastRaw: Buffer | null = null;
   readonly request: CreatePoolRequest;
@@ -175,6 +186,10 @@ export class TestPool implements Pool {
 
   async logs(row: number): Promise<Buffer> {
     return Buffer.from(`row ${row}\u001b[31m\xff`, "latin1");
+  }
+
+  openStream(options: StreamOptions, sink: StreamSink): StreamConnection {
+    return this.stream.open(options, sink);
   }
 
   keepAlive(): void {

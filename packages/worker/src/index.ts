@@ -4,6 +4,14 @@ export { DriverError, type DriverProbe } from "./drivers/driver.ts";
 export type { WorkerOptions } from "./options.ts";
 export { defaultLimits, type WorkerLimits } from "./pools/limits.ts";
 export type {
+  StreamConnection,
+  StreamMessage,
+  StreamOptions,
+  StreamRequest,
+  StreamSink,
+  StreamSummary,
+} from "./pools/stream/contract.ts";
+export type {
   ArchiveStore,
   BatchEncoding,
   CreateOptions,

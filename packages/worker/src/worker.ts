@@ -7,6 +7,7 @@ import type {
   PoolStatus,
   ResetRequest,
 } from "@sandpool/protocol";
+import type { StreamConnection, StreamOptions, StreamSink } from "./pools/stream/contract.ts";
 
 /** What one host can run. The server talks to this interface only. */
 export interface Worker {
@@ -75,6 +76,11 @@ export interface Pool {
   call(request: CallRequest, rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch>;
   observations(encoding: BatchEncoding): Promise<EncodedBatch>;
   logs(row: number): Promise<Buffer>;
+  /**
+   * Opens a session of the pool's stream or takes it up again; what the client does not have is sent at once.
+   * @throws `pool_closed`, `conflict` while another session has the stream, `invalid_request`
+   */
+  openStream(options: StreamOptions, sink: StreamSink): StreamConnection;
   /** Extends the lease; every other call does too. */
   keepAlive(): void;
   close(): Promise<void>;

@@ -17,7 +17,7 @@ export type OnReply = (reply: AgentReply | null) => void;
 /** The worker's end of one agent's channel: requests by number, replies, events. Contract: docs/internals/agent-channel.md. */
 export class AgentChannel {
   /** Called for each event frame. */
-  onEvent: ((head: Record<string, unknown>) => void) | null = null;
+  onEvent: ((head: Record<string, unknown>, body: Buffer) => void) | null = null;
   /** Resolves when the channel has ended, for whatever reason. */
   readonly ended: Promise<void>;
   readonly #channel: Duplex;
@@ -91,7 +91,7 @@ export class AgentChannel {
 
   #receive(frame: Frame): void {
     if (frame.kind === FRAME_KINDS.event) {
-      this.onEvent?.(frame.head);
+      this.onEvent?.(frame.head, frame.body);
       return;
     }
     const onReply = this.#pending.get(frame.sequence);

@@ -14,7 +14,10 @@ export interface ActionPayload {
 }
 
 /** @throws `invalid_request` where the bytes are not `count` items of the dtype and shape */
-export function preparePayload({ actions, rawBody }: StepInput, selection: Selection): ActionPayload {
+export function preparePayload(
+  { actions, rawBody }: Pick<StepInput, "actions" | "rawBody">,
+  selection: Selection,
+): ActionPayload {
   if (actions.kind === "json") {
     const body = selection.order === null ? rawBody : pickElements(rawBody, "actions", selection.order);
     return {

@@ -8,10 +8,11 @@ import type { RunningShard } from "./shards/start.ts";
 /** Beyond the environments' own close deadline, for the agent to kill what is left. */
 const graceMs = 1500;
 
-/** Closes every shard, politely unless a batch runs, then by force. When it returns nothing of the pool is left on the host. */
+/** Closes every shard, politely unless a batch runs or rows are out, then by force. When it returns nothing of the pool is left on the host. */
 export async function closePool(core: PoolCore): Promise<void> {
-  const isPolite = !core.turn.running;
+  const isPolite = !core.turn.busy;
   core.abort.abort();
+  core.stream.end();
   const failures = (await Promise.allSettled(core.shards.map((shard) => closeShard(shard, isPolite)))).flatMap(
     (result) => (result.status === "rejected" ? [result.reason as unknown] : []),
   );

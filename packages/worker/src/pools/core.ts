@@ -7,6 +7,7 @@ import type { CloseReason } from "./gone.ts";
 import type { PoolPlan } from "./plan.ts";
 import { type Selection, selectAll } from "./rows/select.ts";
 import type { Shard, ShardHome } from "./shards/shard.ts";
+import { PoolStream } from "./stream/stream.ts";
 
 /** What the first start of a pool settled for good. */
 export interface PoolForm {
@@ -25,6 +26,7 @@ export class PoolCore implements ShardHome {
   readonly vector: Vector | null;
   readonly autoreset: AutoresetMode;
   readonly turn = new Turn();
+  readonly stream: PoolStream = new PoolStream(this);
   readonly all: Selection;
   readonly abort = new AbortController();
   shards: readonly Shard[] = [];

@@ -7,11 +7,11 @@ export function leaseEnd(core: PoolCore): Date {
 
 /**
  * Calls `onExpired` once the pool was not asked for anything for its lease time. One timer that looks at the last use when it fires: a
- * request only notes the time. A running batch is use.
+ * request only notes the time. A running batch is use, and so are rows that are out.
  */
 export function watchLease(core: PoolCore, onExpired: () => void): void {
   const check = (): void => {
-    const leftMs = core.turn.running ? minimumWaitMs : leaseEnd(core).getTime() - Date.now();
+    const leftMs = core.turn.busy ? minimumWaitMs : leaseEnd(core).getTime() - Date.now();
     if (leftMs <= 0) onExpired();
     else arm(leftMs);
   };

@@ -11,6 +11,7 @@ import { observePool } from "./observe.ts";
 import { resetPool } from "./reset.ts";
 import { poolStatus } from "./status.ts";
 import { stepPool } from "./step.ts";
+import type { StreamConnection, StreamOptions, StreamSink } from "./stream/contract.ts";
 import { watchShards } from "./watchdog.ts";
 
 /** A running pool; each call is in a file of its own. */
@@ -69,6 +70,11 @@ export class LocalPool implements Pool {
   async logs(row: number): Promise<Buffer> {
     this.#use();
     return rowLogs(this.#core, row);
+  }
+
+  openStream(options: StreamOptions, sink: StreamSink): StreamConnection {
+    this.#use();
+    return this.#core.stream.open(options, sink);
   }
 
   keepAlive(): void {

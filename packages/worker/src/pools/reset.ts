@@ -6,7 +6,9 @@ import type { PoolCore } from "./core.ts";
 import { checkOptions, checkSeeds, checkWhole } from "./packing/whole.ts";
 import { pickElements } from "./rows/raw-json.ts";
 import { rowsOf, type Selection, selectRows } from "./rows/select.ts";
+import { whenRestarted } from "./shards/await-restart.ts";
 import { type Delivery, deliver, failRows, type OnResult } from "./shards/deliver.ts";
+import { stillStarting } from "./shards/failure.ts";
 import { markReady, type Shard } from "./shards/shard.ts";
 
 type Seeds = readonly (number | null)[] | null;
@@ -62,30 +64,14 @@ function sendReset(shard: Shard, delivery: Delivery, onResult: OnResult): void {
 
 /** A reset of a shard that is down waits for its restart; a hard one starts it again even when that was given up. */
 function resetDown(shard: Shard, delivery: Delivery, hard: boolean, limitMs: number, onResult: OnResult): void {
-  // A sandbox that is still being cleared away starts the restart itself when it is done.
-  const restarting = shard.dying.then(
-    () => shard.restarting ?? (hard && shard.running === null ? shard.restart() : undefined),
-  );
-  const timer = setTimeout(() => settle(), limitMs);
-  let isSettled = false;
-  const settle = (): void => {
-    if (isSettled) return;
-    isSettled = true;
-    clearTimeout(timer);
+  whenRestarted(shard, hard, limitMs, () => {
     if (shard.running !== null) sendReset(shard, delivery, onResult);
-    else onResult(failRows(shard, delivery, shard.failure ?? stillStarting(shard)));
-  };
-  void restarting.then(settle, settle);
-}
-
-function stillStarting(shard: Shard) {
-  const { first, count } = shard.range;
-  const message = `The sandbox of rows ${first} to ${first + count - 1} is still being started again.`;
-  return { kind: "lost" as const, message, exitCode: null, signal: null, stderrTail: "" };
+    else onResult(failRows(shard, delivery, shard.failure ?? stillStarting(shard.range)));
+  });
 }
 
 /** A seed for each selected row in index order: `s + row`, the list's item, or null for the pool's rule. */
-function seedsOf(
+export function seedsOf(
   seed: ResetRequest["seed"] | null,
   selection: Selection,
   ranges: PoolCore["plan"]["ranges"],
@@ -115,7 +101,7 @@ function seedsOf(
 }
 
 /** The request with `options`, where they are a list, reduced to the selected rows in index order. */
-function optionsBody(options: unknown, rawBody: Buffer, selection: Selection, core: PoolCore): Buffer {
+export function optionsBody(options: unknown, rawBody: Buffer, selection: Selection, core: PoolCore): Buffer {
   if (options === undefined) return Buffer.from('{"options":null}');
   if (!Array.isArray(options)) return rawBody;
   const { n } = core.plan.request;

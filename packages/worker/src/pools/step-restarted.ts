@@ -3,11 +3,11 @@ import type { ActionPayload } from "./actions.ts";
 import { mergeResults, type PartialResult } from "./batches/merge.ts";
 import type { ShardResult } from "./batches/result.ts";
 import type { PoolCore } from "./core.ts";
-import { spreadOverProcesses } from "./packing/whole.ts";
 import { rowsOf, type ShardSelection } from "./rows/select.ts";
 import { type Delivery, deliver, failRows, type OnResult } from "./shards/deliver.ts";
 import { asStepResult, type ShardFailure } from "./shards/failure.ts";
 import { markReady, type Shard } from "./shards/shard.ts";
+import { splitRestarted } from "./shards/split-restarted.ts";
 
 /**
  * A step of a shard that was started again: rows that were reset since are stepped. The others still hold their error, or, in an autoreset
@@ -21,13 +21,8 @@ export function stepRestarted(
   encoding: BatchEncoding,
   onResult: OnResult,
 ): void {
-  const unready = spreadOverProcesses(core, shard.range, shard.unready ?? new Set());
-  const untold = spreadOverProcesses(core, shard.range, shard.untold);
   const selected = rowsOf(step.part, shard.range);
-  const isAutoreset = core.autoreset !== null;
-  const failing = selected.filter((row) => unready.has(row) && (!isAutoreset || untold.has(row)));
-  const pending = selected.filter((row) => unready.has(row) && isAutoreset && !untold.has(row));
-  const ready = selected.filter((row) => !unready.has(row));
+  const { failing, pending, ready } = splitRestarted(core, shard, selected);
   if (ready.length === selected.length) {
     deliver(shard, step, onResult);
     return;

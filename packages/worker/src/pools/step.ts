@@ -38,7 +38,8 @@ export function stepPool(core: PoolCore, input: StepInput, encoding: BatchEncodi
   });
 }
 
-function wrongCount(received: number, expected: number): Error {
+/** The refusal of a number of actions that is not that of the rows. */
+export function wrongCount(received: number, expected: number): Error {
   return fail(
     "invalid_request",
     `actions: received ${received}; ${expected} were expected, one for each selected row.`,

@@ -7,7 +7,8 @@ export function watchShards(core: PoolCore): void {
   const timer = setInterval(() => {
     const now = performance.now();
     for (const shard of core.shards) {
-      if (shard.hopelessAtMs === 0 || shard.hopelessAtMs > now) continue;
+      const isHopeless = shard.hopelessAtMs !== 0 && shard.hopelessAtMs <= now;
+      if (!isHopeless && !core.stream.out.isHopeless(shard.range, now)) continue;
       const { first, count } = shard.range;
       const message = `The agent of rows ${first} to ${first + count - 1} did not answer long after the rows' deadlines; its sandbox was killed.`;
       shard.kill({

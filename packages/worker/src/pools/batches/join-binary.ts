@@ -28,7 +28,8 @@ export function joinBinary(
   return { contentType: BATCH_CONTENT_TYPE, chunks: whole, length };
 }
 
-function joinField(column: Column, index: number, results: readonly ShardResult[], rows: number): BatchField {
+/** One column as a field of a message: the shards' fragments one after another, JSON in its brackets. */
+export function joinField(column: Column, index: number, results: readonly ShardResult[], rows: number): BatchField {
   const data: Buffer[] = [];
   if (column.form !== "raw") data.push(open[column.form]);
   for (const result of results) {

@@ -30,7 +30,8 @@ export function joinJson(
   return { contentType: "application/json", ...gather(pieces) };
 }
 
-function gather(pieces: readonly (string | Buffer)[]): { chunks: Buffer[]; length: number } {
+/** Pieces as chunks to write one after another: one where they are small. */
+export function gather(pieces: readonly (string | Buffer)[]): { chunks: Buffer[]; length: number } {
   let length = 0;
   for (const piece of pieces) length += typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
   if (length > oneBufferBytes) {

@@ -36,7 +36,8 @@ function summarise(columns: readonly Column[], results: readonly ShardResult[], 
   return { rows, stragglers: tail.timing.stragglers.length, failures };
 }
 
-function countKinds(infos: Buffer, failures: Record<string, number>): void {
+/** Counts the error kinds in a column of infos. */
+export function countKinds(infos: Buffer, failures: Record<string, number>): void {
   for (let at = infos.indexOf(errorMark); at !== -1; at = infos.indexOf(errorMark, at + 1)) {
     const start = at + errorMark.length;
     const kind = infos.toString("latin1", start, Math.min(infos.indexOf(0x22, start), start + 20));

@@ -10,6 +10,8 @@ export class Turn {
   #lastRequest: Buffer | null = null;
   #lastReply: Promise<EncodedBatch> | null = null;
   #running = false;
+  /** Rows of the stream that are out: a batch waits for them. */
+  rowsOut = 0;
 
   get nextSeq(): number {
     return this.#lastSeq + 1;
@@ -17,6 +19,10 @@ export class Turn {
 
   get running(): boolean {
     return this.#running;
+  }
+
+  get busy(): boolean {
+    return this.#running || this.rowsOut > 0;
   }
 
   /** The reply that this very request got before; null if it is the next batch. @throws `pool_busy`, `pool_sequence` */
@@ -33,6 +39,12 @@ export class Turn {
           details: { running: this.#lastSeq, received: seq },
         },
       );
+    }
+    if (this.rowsOut > 0) {
+      throw fail("pool_busy", `Batch ${seq} arrived while ${this.rowsOut} rows of the stream are out.`, {
+        hint: "Receive their results first; use one pool for each concurrent trainer.",
+        details: { out: this.rowsOut, received: seq },
+      });
     }
     if (seq === this.#lastSeq + 1) return null;
     const received = seq === this.#lastSeq ? `Batch ${seq} was another request` : `Batch ${seq} was received`;

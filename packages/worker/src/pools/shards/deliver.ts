@@ -2,7 +2,7 @@ import { type AgentReply, agentError, askTimeoutMs, tooLate } from "../../agent/
 import type { BatchOperation, Column } from "../batches/columns.ts";
 import { readShardResult, type ShardResult } from "../batches/result.ts";
 import { rowsOf, type ShardSelection } from "../rows/select.ts";
-import { failedResult, type ShardFailure } from "./failure.ts";
+import { failedResult, type ShardFailure, unknownFailure } from "./failure.ts";
 import type { Shard } from "./shard.ts";
 import type { RunningShard } from "./start.ts";
 
@@ -83,11 +83,3 @@ function failWithSandbox(shard: Shard, running: RunningShard, delivery: Delivery
     (error: unknown) => onResult(error as Error),
   );
 }
-
-const unknownFailure: ShardFailure = {
-  kind: "crash",
-  message: "The sandbox ended.",
-  exitCode: null,
-  signal: null,
-  stderrTail: "",
-};

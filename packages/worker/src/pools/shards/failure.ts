@@ -1,13 +1,29 @@
 import type { Column } from "../batches/columns.ts";
 import type { ShardResult } from "../batches/result.ts";
+import type { RowRange } from "../rows/ranges.ts";
 
 /** Why every row of a shard fails: its sandbox is gone. */
 export interface ShardFailure {
-  kind: "crash" | "oom" | "lost";
+  kind: "crash" | "oom" | "lost" | "protocol";
   message: string;
   exitCode: number | null;
   signal: string | null;
   stderrTail: string;
+}
+
+/** Where nothing says why. */
+export const unknownFailure: ShardFailure = {
+  kind: "crash",
+  message: "The sandbox ended.",
+  exitCode: null,
+  signal: null,
+  stderrTail: "",
+};
+
+/** Why a reset fails that waited for a shard's restart in vain. */
+export function stillStarting({ first, count }: RowRange): ShardFailure {
+  const message = `The sandbox of rows ${first} to ${first + count - 1} is still being started again.`;
+  return { ...unknownFailure, kind: "lost", message };
 }
 
 /** The fragments of rows that failed with their sandbox, in the form in which an agent would have sent them. */
@@ -25,7 +41,7 @@ export function failedResult(
   const infos = rows.map((row) => (operation === "observe" ? "{}" : isRepeated(row) ? again : first));
   return {
     rows: rows.length,
-    fragments: columns.map((column) => failedFragment(column, rows, infos)),
+    fragments: columns.map((column) => failedFragment(column, rows, infos, operation !== "reset")),
     failed: operation === "observe" ? [] : rows,
     stragglers: [],
     warnings: [],
@@ -51,12 +67,15 @@ export function rowError(failure: ShardFailure, operation: string, repeated: boo
   };
 }
 
-function failedFragment(column: Column, rows: readonly number[], infos: readonly string[]): Buffer {
-  if (column.form === "raw") return Buffer.alloc(column.rowBytes * rows.length, column.name === "truncated" ? 1 : 0);
+/** @param ends whether the failure ends an episode: of a stream's reset the flags are false */
+function failedFragment(column: Column, rows: readonly number[], infos: readonly string[], ends: boolean): Buffer {
+  if (column.form === "raw") {
+    return Buffer.alloc(column.rowBytes * rows.length, column.name === "truncated" && ends ? 1 : 0);
+  }
   if (column.form === "members")
     return Buffer.from(rows.flatMap((row, at) => (infos[at] === "{}" ? [] : [`"${row}":${infos[at]}`])).join(","));
   if (column.name === "infos") return Buffer.from(infos.join(","));
-  const value = { rewards: "0", terminated: "false", truncated: "true" }[column.name] ?? "null";
+  const value = { rewards: "0", terminated: "false", truncated: String(ends) }[column.name] ?? "null";
   return Buffer.from(new Array<string>(rows.length).fill(value).join(","));
 }
 

@@ -1,6 +1,7 @@
 import type { Layout, Packing } from "@sandpool/protocol";
 import type { PoolPlan } from "../plan.ts";
 import { type RowRange, rowsIn } from "../rows/ranges.ts";
+import type { PoolStream } from "../stream/stream.ts";
 import type { ShardFailure } from "./failure.ts";
 import { restartShard } from "./restart.ts";
 import { explainDeath, type RunningShard } from "./start.ts";
@@ -12,6 +13,8 @@ export interface ShardHome {
   readonly packing: Packing;
   /** The pool's seed of this moment. */
   readonly seed: number;
+  /** Takes the events of the shards' agents. */
+  readonly stream: Pick<PoolStream, "receive">;
   /** Aborted when the pool closes. */
   readonly closing: AbortSignal;
 }
@@ -62,6 +65,7 @@ export class Shard {
     this.#killedAs = null;
     this.#death = null;
     this.#adoptedAtMs = performance.now();
+    running.agent.onEvent = (head, body) => this.home.stream.receive(this, running, head, body);
     this.dying = running.agent.ended.then(() => this.#died(running));
   }
 

@@ -1,0 +1,139 @@
+"""The rows of a pool by the rules of Stable-Baselines3's VecEnv; without its classes, and so without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from sandpool.errors import PoolClosedError
+from sandpool.pool.actions import read_actions
+from sandpool.pool.batches import StepBatch
+from sandpool.pool.replies import spread
+from sandpool.pool.result import RowErrors
+from sandpool.pool.rlpool import RLPool
+from sandpool.pool.selection import select_rows
+from sandpool.sb3.observations import Space, fit_batch, fit_one, take_row
+from sandpool.sb3.revive import Revived, revive_rows
+
+Infos = list[dict[str, Any]]
+
+
+class Stepped(NamedTuple):
+    """One step of all rows.
+
+    Attributes:
+        obs: array ``(n, …)``, or a dict or tuple of such, with the dtypes of the space.
+        rewards: float64 ``(n,)``.
+        dones: bool ``(n,)``.
+        infos: n fresh dicts, with ``TimeLimit.truncated`` and, where done, ``terminal_observation``.
+        reset_infos: infos of the resets that the step brought, by row.
+        errors: rows that failed.
+    """
+
+    obs: Any
+    rewards: npt.NDArray[np.float64]
+    dones: npt.NDArray[np.bool_]
+    infos: Infos
+    reset_infos: dict[int, dict[str, Any]]
+    errors: RowErrors
+
+
+class Started(NamedTuple):
+    """One reset of all rows; members as in `Stepped`, with n reset infos."""
+
+    obs: Any
+    reset_infos: Infos
+    errors: RowErrors
+
+
+class Rows:
+    """Steps and resets a pool whose autoreset mode is same-step."""
+
+    def __init__(self, pool: RLPool, observation_space: Space, action_space: Space) -> None:
+        self._pool = pool
+        self._observation_space = observation_space
+        self._action_space = action_space
+        self._described = pool.action_space
+        self._all = select_rows(None, pool.n)
+        self._unrevived: set[int] = set()
+
+    def read_actions(self, actions: Any) -> Any:
+        """Return one action for each row, cast to the dtype of the space, in the form that `step` takes.
+
+        Raises InvalidValueError or InvalidTypeError for a wrong number, shape or type.
+        """
+        if isinstance(self._action_space, spaces.Box) and isinstance(actions, (np.ndarray, list, tuple)):
+            actions = np.asarray(actions, self._action_space.dtype)
+        return read_actions(actions, self._all, self._pool.n, self._described)
+
+    def step(self, actions: Any) -> Stepped:
+        """Step every row; `actions` are what `read_actions` returned."""
+        self._check_open()
+        unrevived, batch = self._unrevived, self._pool.batches.step(actions, self._all)
+        dones = batch.terminated | batch.truncated
+        if not batch.infos and not unrevived and not dones.any():
+            infos: Infos = [{"TimeLimit.truncated": False} for _ in range(self._pool.n)]
+            return Stepped(fit_batch(self._observation_space, batch.obs), batch.rewards, dones, infos, {}, {})
+        revived = self._revive(batch.obs, batch.errors, {row: actions[row] for row in batch.errors})
+        infos, resets = self._infos_of(batch, dones)
+        # A row that had failed and was not told of again was reset instead of stepped.
+        resets |= {row: dict(infos[row]) for row in unrevived - batch.errors.keys()} | revived.infos
+        observations = fit_batch(self._observation_space, revived.obs)
+        return Stepped(observations, batch.rewards, dones, infos, resets, {**batch.errors, **revived.errors})
+
+    def reset(self, seeds: Sequence[int | None], options: Sequence[dict[str, Any]]) -> Started:
+        """Reset every row with its seed and its options; empty ones are not passed on."""
+        self._check_open()
+        given = [item or None for item in options]
+        batch = self._pool.batches.reset(_plain_seed(seeds), given if any(given) else None, False, self._all)
+        actions = {row: deepcopy(self._action_space).sample() for row in batch.errors}
+        revived = self._revive(batch.obs, batch.errors, actions)
+        infos = spread({**batch.infos, **revived.infos}, self._pool.n)
+        return Started(fit_batch(self._observation_space, revived.obs), infos, {**batch.errors, **revived.errors})
+
+    def _revive(self, obs: Any, errors: RowErrors, actions: dict[int, Any]) -> Revived:
+        revived = revive_rows(self._pool.batches, obs, errors, actions, self._pool.reset_timeout)
+        self._unrevived = set(errors) - revived.infos.keys()
+        return revived
+
+    def _infos_of(self, batch: StepBatch, dones: npt.NDArray[np.bool_]) -> tuple[Infos, dict[int, dict[str, Any]]]:
+        infos: Infos = []
+        resets = {}
+        by_time_limit = batch.truncated & ~batch.terminated
+        by_time_limit[list(batch.errors)] = False
+        for row, (done, limited) in enumerate(zip(dones.tolist(), by_time_limit.tolist(), strict=True)):
+            info = batch.infos.get(row, {})
+            if row in batch.errors:
+                info["terminal_observation"] = fit_one(self._observation_space, take_row(batch.obs, row))
+            elif done:
+                info, resets[row] = _split(info, self._observation_space)
+            info["TimeLimit.truncated"] = limited
+            infos.append(info)
+        return infos, resets
+
+    def _check_open(self) -> None:
+        if self._pool.closed:
+            raise PoolClosedError("The environments were closed by close(); expected open ones.", hint="Make another SB3VecEnv.")
+
+
+def _split(info: dict[str, Any], space: Space) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Take the info of a last step apart: the step's own with ``terminal_observation``, and that of the reset in its place."""
+    observation, final = info.pop("final_obs", None), info.pop("final_info", {})
+    last = final if isinstance(final, dict) else {"sandpool_info": final}
+    last["terminal_observation"] = fit_one(space, observation)
+    return last, info
+
+
+def _plain_seed(seeds: Sequence[int | None]) -> int | list[int | None] | None:
+    """Return seeds s, s+1, … as the integer s, which becomes the pool's seed; other lists as they are."""
+    first = seeds[0]
+    if all(seed is None for seed in seeds):
+        return None
+    if first is not None and all(seed == first + row for row, seed in enumerate(seeds)):
+        return int(first)
+    return list(seeds)
