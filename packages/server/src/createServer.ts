@@ -18,6 +18,7 @@ import { IdempotencyRecords } from "./pools/idempotency.ts";
 import { type DataFolderLock, lockDataFolder } from "./store/lockDataFolder.ts";
 import { openStore, type Store } from "./store/openStore.ts";
 import { OperationJournal } from "./store/operations.ts";
+import { StreamServer } from "./stream/streamServer.ts";
 
 /** How long a stop waits for callers to take their last answers. */
 const LAST_ANSWERS_MS = 2_000;
@@ -83,6 +84,7 @@ interface Parts {
   catalog: PoolCatalog;
   creator: PoolCreator;
   inFlight: InFlight;
+  streams: StreamServer;
   setHosts(hosts: AllowedHosts): void;
   startClosing(): void;
   openLocalSocket(): Promise<void>;
@@ -107,24 +109,24 @@ async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
   let local: LocalSocket | null = null;
   const inFlight = new InFlight();
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const app = await buildApp(
-    {
-      worker,
-      logger,
-      keys,
-      catalog,
-      creator,
-      journal,
-      gate: new Gate(keyring, () => hosts),
-      limits,
-      metrics,
-      scheme: schemeOf(options),
-      socketPath: () => local?.path ?? null,
-      inFlight,
-      isClosing: () => closing,
-    },
-    options.tls,
-  );
+  const context = {
+    worker,
+    logger,
+    keys,
+    catalog,
+    creator,
+    journal,
+    gate: new Gate(keyring, () => hosts),
+    limits,
+    metrics,
+    scheme: schemeOf(options),
+    socketPath: () => local?.path ?? null,
+    inFlight,
+    isClosing: () => closing,
+  };
+  const app = await buildApp(context, options.tls);
+  const streams = new StreamServer(context);
+  app.server.on("upgrade", (request, socket, head) => streams.upgrade(request, socket, head));
   const setHosts = (allowed: AllowedHosts) => {
     hosts = allowed;
   };
@@ -142,6 +144,7 @@ async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
     catalog,
     creator,
     inFlight,
+    streams,
     setHosts,
     startClosing,
     openLocalSocket: openLocal,
@@ -167,6 +170,7 @@ async function stop(options: ReadyOptions, store: Store, lock: DataFolderLock, p
     await parts.discovery.withdraw(url);
     await parts.inFlight.drained(LAST_ANSWERS_MS);
   } finally {
+    await parts.streams.close();
     await parts.app.close();
     await parts.closeLocal();
     await store.destroy();

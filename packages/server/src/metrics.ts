@@ -1,4 +1,5 @@
 import type { BatchSummary } from "@sandpool/protocol";
+import type { StreamSummary } from "@sandpool/worker";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 
 export type BatchOperation = "step" | "reset" | "call" | "observations";
@@ -13,6 +14,7 @@ export class Metrics {
   readonly #stragglers: Counter;
   readonly #errors: Counter<"code">;
   readonly #operations: Counter<"kind" | "result">;
+  readonly #streamed = new WeakSet<StreamSummary>();
 
   constructor(livePools: () => number) {
     const registers = [this.registry];
@@ -65,9 +67,17 @@ export class Metrics {
     const counters = this.#batches[operation];
     counters.seconds.observe(seconds);
     counters.rows.inc(summary?.rows ?? rows);
-    if (summary === undefined) return;
-    if (summary.stragglers > 0) this.#stragglers.inc(summary.stragglers);
-    for (const [kind, count] of Object.entries(summary.failures)) this.#failures.labels(failureKind(kind)).inc(count);
+    if (summary !== undefined) this.#failed(summary.stragglers, summary.failures);
+  }
+
+  /** Rows that a stream delivered; a message that is sent again, to a client that came back, counts once. */
+  streamed(summary: StreamSummary): void {
+    if (this.#streamed.has(summary)) return;
+    this.#streamed.add(summary);
+    const { steps, resets, stragglers, failures } = summary;
+    this.#batches.step.rows.inc(steps);
+    this.#batches.reset.rows.inc(resets);
+    this.#failed(stragglers, failures);
   }
 
   error(code: string): void {
@@ -76,6 +86,11 @@ export class Metrics {
 
   operation(kind: string, result: "done" | "failed"): void {
     this.#operations.labels(kind, result).inc();
+  }
+
+  #failed(stragglers: number, failures: Readonly<Record<string, number>>): void {
+    if (stragglers > 0) this.#stragglers.inc(stragglers);
+    for (const [kind, count] of Object.entries(failures)) this.#failures.labels(failureKind(kind)).inc(count);
   }
 }
 

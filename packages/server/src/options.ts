@@ -37,6 +37,8 @@ export interface ServerLimits {
   batchBodyBytes: number;
   stepBodyBytes: number;
   archiveBytes: number;
+  /** Of a stream's results: beyond it, nothing more is read from that client. */
+  streamUnsentBytes: number;
   jsonDepth: number;
   heartbeatMs: number;
 }
@@ -55,6 +57,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   batchBodyBytes: 64 * 2 ** 20,
   stepBodyBytes: 256 * 2 ** 20,
   archiveBytes: 4 * 2 ** 30,
+  streamUnsentBytes: 64 * 2 ** 20,
   jsonDepth: 64,
   heartbeatMs: 5_000,
 };

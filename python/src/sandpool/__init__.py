@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from sandpool.pool.result import CallResult, StepResult
     from sandpool.pool.rlpool import RLPool
+    from sandpool.stream.results import ReceivedResult
 
 __version__ = "0.1.0"
 
@@ -55,6 +56,7 @@ __all__ = [
     "PoolLostError",
     "PoolSequenceError",
     "RLPool",
+    "ReceivedResult",
     "ReplyError",
     "RequestRefusedError",
     "RowsFailedError",
@@ -66,7 +68,12 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {"RLPool": "sandpool.pool.rlpool", "StepResult": "sandpool.pool.result", "CallResult": "sandpool.pool.result"}
+_HOMES = {
+    "RLPool": "sandpool.pool.rlpool",
+    "StepResult": "sandpool.pool.result",
+    "CallResult": "sandpool.pool.result",
+    "ReceivedResult": "sandpool.stream.results",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -35,13 +35,15 @@ export function parseCall(body: Buffer, maxDepth: number): CallRequest {
   return checked(checkCall, parseJson(body, maxDepth));
 }
 
-interface Checker<Schema extends TSchema> {
+/** A compiled schema. */
+export interface Checker<Schema extends TSchema> {
   Check(value: unknown): boolean;
   Errors(value: unknown): readonly { keyword: string; instancePath: string; message: string; params: object }[];
   Type(): Schema;
 }
 
-function checked<Schema extends TSchema>(checker: Checker<Schema>, value: unknown): Static<Schema> {
+/** The value in the schema's type. @throws `invalid_request` that names the first fault */
+export function checked<Schema extends TSchema>(checker: Checker<Schema>, value: unknown): Static<Schema> {
   if (checker.Check(value)) return value as Static<Schema>;
   throw explainInvalid(checker.Errors(value), value);
 }

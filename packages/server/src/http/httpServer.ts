@@ -1,8 +1,10 @@
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { SandpoolError } from "@sandpool/protocol";
 import type { ServerLimits, ServerOptions } from "../options.ts";
+import { isStreamUpgrade } from "../stream/matchStream.ts";
 
 const TLS_HANDSHAKE_MS = 10_000;
 
@@ -17,6 +19,8 @@ export function createHttpServer(limits: ServerLimits, tls: ServerOptions["tls"]
     requireHostHeader: false,
     insecureHTTPParser: false,
     noDelay: true,
+    // Node before 24.9 does not know it: there every upgrade is taken off HTTP, and those that are no stream are refused.
+    shouldUpgradeCallback: isStreamUpgrade,
   };
   const server = tls
     ? createTlsServer({ ...options, ...tls, minVersion: "TLSv1.2", handshakeTimeout: TLS_HANDSHAKE_MS }, listener)
@@ -39,13 +43,18 @@ function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
     socket.destroy();
     return;
   }
-  const reply = clientFault(error);
-  const body = JSON.stringify(reply.toWire());
+  refuseOnSocket(socket, clientFault(error));
+}
+
+/** Answers on a connection that HTTP has let go, and ends it. */
+export function refuseOnSocket(socket: Duplex, error: SandpoolError): void {
+  const body = JSON.stringify(error.toWire());
+  const authenticate = error.code === "unauthorized" ? "WWW-Authenticate: Bearer\r\n" : "";
+  socket.once("finish", () => socket.destroy());
   socket.end(
-    `HTTP/1.1 ${reply.status} Refused\r\nConnection: close\r\nContent-Type: application/json\r\n` +
+    `HTTP/1.1 ${error.status} Refused\r\nConnection: close\r\nContent-Type: application/json\r\n${authenticate}` +
       `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
-  socket.destroySoon();
 }
 
 function clientFault(error: NodeJS.ErrnoException): SandpoolError {

@@ -11,6 +11,7 @@ import { addPoolCreation } from "./createPool.ts";
 import { addKeyRoutes } from "./keys.ts";
 import { addMetaRoutes } from "./meta.ts";
 import { addPoolRoutes } from "./pools.ts";
+import { addStreamRoute } from "./stream.ts";
 
 export interface RouteContext extends RequestContext, EndpointContext {
   worker: Worker;
@@ -26,5 +27,6 @@ export function addRoutes(app: App, context: RouteContext): void {
   addPoolCreation(app, context);
   addPoolRoutes(app, context);
   addBatchRoutes(app, context);
+  addStreamRoute(app, context);
   addKeyRoutes(app, context);
 }

@@ -16,7 +16,6 @@ from sandpool.escape import escape_untrusted
 from sandpool.pool.actions import read_actions
 from sandpool.pool.batches import Batches
 from sandpool.pool.create import create_pool
-from sandpool.pool.handle import PoolHandle
 from sandpool.pool.options import check_choice, check_name, check_options, refuse_unknown_options
 from sandpool.pool.replies import mark_skipped, spread
 from sandpool.pool.report import Reporter
@@ -25,13 +24,14 @@ from sandpool.pool.result import CallResult, RowErrors, StepResult
 from sandpool.pool.selection import select_rows
 from sandpool.pool.timeouts import Timeouts
 from sandpool.pool.timing import Timing
+from sandpool.stream.stepping import AsynchronousStepping
 from sandpool.transport.server import Server
 from sandpool.wire.message import CONTENT_TYPE, decode_message
 
 T = TypeVar("T")
 
 
-class RLPool(PoolHandle):
+class RLPool(AsynchronousStepping):
     """N isolated environments behind one batched call.
 
     Args:

@@ -1,0 +1,1 @@
+"""Rows that do not wait for each other: results in finish order over one WebSocket."""

@@ -1,0 +1,126 @@
+"""The part of `RLPool` that sends rows off and receives them in the order in which they finish."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sandpool.pool.batches import Batches
+from sandpool.pool.handle import PoolHandle
+from sandpool.pool.options import check_count, check_seconds
+from sandpool.pool.report import Reporter
+from sandpool.pool.selection import Rows
+from sandpool.stream.entries import Entry, make_resets, make_steps
+from sandpool.stream.results import ReceivedResult, join_parts
+
+if TYPE_CHECKING:
+    from sandpool.stream.threaded import ThreadedStream
+
+
+class AsynchronousStepping(PoolHandle):
+    """`send`, `send_reset` and `recv`: a slow environment never holds the fast ones.
+
+    One thread may send while another receives. Lock-step batches (`reset`, `step`, `call`) take turns with it: they are refused
+    while rows are out.
+    """
+
+    batches: Batches
+    _reporter: Reporter
+    _stream: ThreadedStream | None = None
+
+    @property
+    def rows_out(self) -> Rows:
+        """Indices of the rows that were sent and whose results no `recv` has returned, int64, ascending."""
+        stream = self._stream
+        return np.array([] if stream is None or stream.inherited else stream.session.rows_out(), np.int64)
+
+    def send(self, actions: Any, where: Any = None) -> None:
+        """Send steps off and return at once; each row's result comes with a later `recv`.
+
+        Args:
+            actions: array or list with one action for each selected row, in the order of `where`, or one for each of the n rows.
+            where: bool mask ``(n,)`` or row indices; None for all rows. None of them may be out.
+
+        Raises:
+            InvalidValueError, InvalidTypeError: wrong count, shape or type; nothing was sent.
+            PoolBusyError: one of the rows is out; nothing was sent.
+
+        Example:
+            >>> pool.send_reset()  # doctest: +SKIP
+            >>> while training:  # doctest: +SKIP
+            ...     ready = pool.recv(min_ready=8)
+            ...     pool.send(policy(ready.obs), where=ready.index)
+        """
+        self._check_open()
+        self._send(make_steps(actions, where, self.n, self.action_space))
+
+    def send_reset(self, where: Any = None, seed: Any = None, options: Any = None, hard: bool = False) -> None:
+        """Send resets off and return at once.
+
+        Args:
+            where: bool mask ``(n,)`` or row indices; None for all rows. None of them may be out.
+            seed: None, an integer s (row i gets s+i), or a list with one for each selected row, in the order of `where`, or n.
+            options: a dict for all, or a list of dicts likewise: a task a row.
+            hard: kill the process, wipe its workspace and start it anew first.
+        """
+        self._check_open()
+        self._send(make_resets(seed, options, hard, where, self.n))
+
+    def recv(self, min_ready: int = 1, timeout: float | None = None) -> ReceivedResult:
+        """Wait until results of `min_ready` rows are there and return all that are, in the order in which they finished.
+
+        Args:
+            min_ready: how many rows at least; never more than are out.
+            timeout: seconds to wait at most; None as long as the pool's deadlines allow.
+
+        Raises:
+            NotReadyError: a TimeoutError, `timeout` passed. Nothing is lost: the next `recv` returns what is ready then.
+            InvalidValueError: fewer rows are out than asked for, which would never end.
+            RequestRefusedError: the pool refused what a `send` asked; nothing of that was sent to any row.
+            RowsFailedError: a row failed, only with ``errors="raise"``; all rows are in its `result`.
+            PoolLostError: the pool has ended.
+        """
+        self._check_open()
+        check_count("min_ready", min_ready)
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        observations = self.batches.observations
+        result = join_parts(self._own_stream().receive(int(min_ready), timeout), observations)
+        for place in np.flatnonzero(result.ops == "reset").tolist():
+            self.batches.reset_infos[int(result.index[place])] = result.infos[place]
+        self.batches.errors = result.errors
+        return self._told(result)
+
+    def _send(self, entry: Entry) -> None:
+        if entry.rows:
+            stream = self._own_stream()
+            self._channel.settle()
+            stream.send(entry)
+
+    def _own_stream(self) -> ThreadedStream:
+        stream = self._stream
+        if stream is None or stream.inherited:
+            # Imported when first used: a pool that only steps in batches needs no WebSocket.
+            from sandpool.stream.connect import Target
+            from sandpool.stream.threaded import ThreadedStream
+
+            silence_s = max(self._timeouts.step_s, self._timeouts.reset_s)
+            stream = ThreadedStream(
+                Target(self._endpoint, self.id), self.n, self.batches.observations, self.batches.timing, silence_s, predecessor=stream
+            )
+            weakref.finalize(self, stream.end)
+            self._channel.guard = stream.refuse_batch
+            self._stream = stream
+        return stream
+
+    def _told(self, result: ReceivedResult) -> ReceivedResult:
+        if result.errors:
+            self._reporter.report(result.errors, result)
+        return result
+
+    def _let_go(self) -> bool:
+        if self._stream is not None:
+            self._stream.close()
+        return super()._let_go()

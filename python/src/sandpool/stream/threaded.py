@@ -1,0 +1,133 @@
+"""A stream for callers that block: the connection lives in an event loop of its own, in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+
+from sandpool.errors import NotReadyError, PoolBusyError, PoolClosedError, ServerTimeoutError
+from sandpool.pool.timing import Timing
+from sandpool.stream.connect import Target
+from sandpool.stream.connection import Receiver, Stream
+from sandpool.stream.entries import Entry
+from sandpool.stream.results import Observations, Part
+from sandpool.stream.session import Session
+
+_END_TIMEOUT_S = 10.0
+
+
+class ThreadedStream:
+    """Sends and receives for one pool object. One thread may send while another receives.
+
+    Everything that an interrupt could tear happens in the stream's own thread, which gets none. In a forked process the parent's
+    is the `predecessor`: it is only kept, for to close it would be to use its sockets.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        n: int,
+        observations: Observations,
+        timing: Timing,
+        silence_s: float,
+        predecessor: ThreadedStream | None = None,
+    ) -> None:
+        self._predecessor = predecessor
+        self.session = Session(n, observations, timing)
+        self._pool_id = target.pool_id
+        self._silence_s = silence_s
+        self._process_id = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()
+        self._stream = Stream(target, self.session, Receiver(self.session))
+        self._thread = threading.Thread(target=self._live, name=f"sandpool-stream-{target.pool_id}", daemon=True)
+        self._thread.start()
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked process, in which the thread does not exist."""
+        return self._process_id != os.getpid()
+
+    def send(self, entry: Entry) -> None:
+        """Send what an entry asks; returns at once. Raises PoolBusyError when one of its rows is out."""
+        self.session.put(entry)
+        self._wake()
+
+    def receive(self, min_ready: int, timeout_s: float | None) -> list[Part]:
+        """Wait until results of `min_ready` rows are there and return all that are.
+
+        Raises:
+            NotReadyError: the timeout passed.
+            ServerTimeoutError: the pool said nothing for longer than its deadlines can add up to.
+            InvalidValueError: fewer rows are out.
+        """
+        session = self.session
+        started = time.monotonic()
+        if session.count_out():
+            self._wake()
+        with session.changed:
+            while (parts := session.take(min_ready)) is None:
+                if self._ended.is_set():
+                    raise _closed(self._pool_id)
+                silent_s = time.monotonic() - max(session.last_sign, started)
+                left_s = self._silence_s - silent_s
+                if timeout_s is not None:
+                    left_s = min(left_s, timeout_s - (time.monotonic() - started))
+                if left_s <= 0:
+                    raise self._late(min_ready, timeout_s, silent_s)
+                session.changed.wait(left_s)
+        return parts
+
+    def refuse_batch(self, operation: str) -> None:
+        """Raise PoolBusyError when rows are out."""
+        out = 0 if self.inherited else self.session.count_out()
+        if out:
+            raise PoolBusyError(
+                f"{operation}() was called while {out} rows are out; expected none.",
+                hint=f"recv(min_ready={out}) first: lock-step batches and send/recv take turns.",
+                details={"out": out},
+            )
+
+    def end(self) -> None:
+        """Close the connection without waiting for it; what is out stays with the pool."""
+        if not self.inherited:
+            # A loop that has ended already refuses, whoever was first.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._ended.set)
+
+    def close(self) -> None:
+        """Close the connection and wait until its thread has ended."""
+        self.end()
+        if not self.inherited and threading.current_thread() is not self._thread:
+            self._thread.join(_END_TIMEOUT_S)
+
+    def _wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._stream.wake)
+        except RuntimeError as error:
+            raise _closed(self._pool_id) from error
+
+    def _live(self) -> None:
+        self._loop.run_until_complete(self._ended.wait())
+        self._loop.run_until_complete(self._stream.close())
+        self._loop.close()
+        with self.session.changed:
+            self.session.changed.notify_all()
+
+    def _late(self, min_ready: int, timeout_s: float | None, silent_s: float) -> NotReadyError | ServerTimeoutError:
+        if silent_s >= self._silence_s:
+            return ServerTimeoutError(
+                f"The pool {self._pool_id} said nothing for {silent_s:.0f} s, longer than its deadlines can add up to.",
+                hint="Is the server's machine overloaded or stopped? What is out is not lost: recv() again.",
+            )
+        ready = self.session.count_ready()
+        return NotReadyError(
+            f"{ready} rows were ready after {timeout_s} s; expected min_ready={min_ready}.", hint="Nothing is lost: recv() again."
+        )
+
+
+def _closed(pool_id: str) -> PoolClosedError:
+    return PoolClosedError(f"The pool {pool_id} was closed by this object while rows were out.")
