@@ -34,7 +34,7 @@ def open_fns_pool(fns: Thunks, *, requirements: Sequence[str] = (), code: Code =
         requirements: packages to install in the sandbox besides the client's own numpy, gymnasium and cloudpickle. One that names
             one of these three takes its place.
         code: files, folders or modules of your own that the thunks import; see `copy_code`.
-        monitor: whether each environment tells its episodes' statistics, as `sandpool.sources.programs.monitor.Monitor` does.
+        monitor: whether each environment tells its episodes' statistics, as `sandpool.sources.programs.sandpool_monitor.Monitor` does.
         options: those of RLPool. `n`, if given, must be the number of thunks.
 
     Raises:
@@ -65,7 +65,7 @@ def write_fns_environment(
     thunks = _checked(fns)
     required = _merge_requirements(requirements)
     copy_code(code, folder)
-    for source, name in (("fns.py", "env.py"), ("monitor.py", "sandpool_monitor.py")):
+    for source, name in (("fns.py", "env.py"), ("sandpool_monitor.py", "sandpool_monitor.py")):
         (folder / name).write_bytes((_PROGRAMS / source).read_bytes())
     about = {"python": list(sys.version_info[:2]), "monitor": bool(monitor)}
     (folder / "sandpool_fns.json").write_text(json.dumps(about), encoding="utf-8")
@@ -76,6 +76,8 @@ def write_fns_environment(
 
 def check_equal_spaces(pool: RLPool) -> None:
     """Raise InvalidValueError unless the thunks of all rows made environments with the same spaces, as one batch of them needs."""
+    if pool.n == 1:
+        return
     try:
         told = list(pool.get_attr("sandpool_spaces"))
     except RowsFailedError as failed:
