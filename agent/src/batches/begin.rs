@@ -69,14 +69,15 @@ impl Shard {
             "reset" => self.reset_work(head, request, rows.len(), body)?,
             _ => self.call_work(head, request, rows.len(), body)?,
         };
+        let mut batch = Box::new(Batch::new(sequence, request.seq, request.encoding, work, rows));
+        std::mem::swap(&mut batch.body, body);
+        self.check_vector(&batch)?;
         if let Some(seed) = new_seed(op, head)? {
             self.pool_seed = seed;
             for row in &mut self.rows {
                 row.episode = 0;
             }
         }
-        let mut batch = Box::new(Batch::new(sequence, request.seq, request.encoding, work, rows));
-        std::mem::swap(&mut batch.body, body);
         Ok(batch)
     }
 

@@ -47,8 +47,11 @@ impl Shard {
         if self.rows[local].error.is_some() {
             return self.repeat_error(local);
         }
-        let mut line = std::mem::take(&mut self.line);
         let number = self.rows[local].pack;
+        if self.is_packed(number) {
+            return self.queue_call(local);
+        }
+        let mut line = std::mem::take(&mut self.line);
         self.begin_line(number, &mut line);
         let Some((batch, deadline_ms)) = self.batch.as_ref().and_then(|batch| match &batch.work {
             Work::Call { deadline_ms, .. } => Some((batch, *deadline_ms)),

@@ -1,5 +1,6 @@
 //! Rows that are done.
 
+use crate::packs::Outcomes;
 use crate::rows::error::{ErrorKind, RowError};
 use crate::rows::row::Task;
 use crate::shard::Shard;
@@ -14,6 +15,50 @@ impl Shard {
             batch.rewards[slot] = reward;
             batch.terminated[slot] = u8::from(terminated);
             batch.truncated[slot] = u8::from(truncated);
+        }
+    }
+
+    /// Notes the outcomes of a step of several rows.
+    pub(crate) fn note_steps(&mut self, rows: &[usize], outcomes: &Outcomes) {
+        let Some(batch) = &mut self.batch else {
+            return;
+        };
+        let slots =
+            rows.first().zip(rows.last()).map(|(first, last)| self.rows[*first].slot..self.rows[*last].slot + 1);
+        if let Some(slots) = slots.filter(|slots| slots.len() == rows.len()) {
+            batch.rewards[slots.clone()].copy_from_slice(&outcomes.rewards);
+            batch.terminated[slots.clone()].copy_from_slice(&outcomes.terminated);
+            return batch.truncated[slots].copy_from_slice(&outcomes.truncated);
+        }
+        for (place, local) in rows.iter().enumerate() {
+            let slot = self.rows[*local].slot;
+            batch.rewards[slot] = outcomes.rewards[place];
+            batch.terminated[slot] = outcomes.terminated[place];
+            batch.truncated[slot] = outcomes.truncated[place];
+        }
+    }
+
+    /// Those of the rows of a message that a closure names have what the batch wanted.
+    pub(crate) fn finish_rows(&mut self, number: usize, rows: &[usize], finished: &dyn Fn(usize) -> bool) {
+        let took_us = system::now_us().saturating_sub(self.packs[number].sent_us);
+        let mut count = 0;
+        let mut last = 0;
+        for (place, local) in rows.iter().enumerate() {
+            if finished(place) {
+                self.rows[*local].task = Task::None;
+                count += 1;
+                last = *local;
+            }
+        }
+        if let Some(batch) = self.batch.as_mut().filter(|_| count > 0) {
+            batch.done += count;
+            if took_us >= batch.slowest_us {
+                batch.slowest_us = took_us;
+                batch.slowest_row = self.rows[last].index;
+            }
+        }
+        if self.creation.is_some() {
+            self.tell_progress(false);
         }
     }
 
