@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def caster_of(space: Any) -> Caster:
-    """cast(tagged JSON, raw bytes) -> action, for the environment's action space."""
+    """cast(tagged JSON, raw bytes) -> action, for the environment's action space; None for one that announces none."""
+    if space is None:
+        return decode
     build = _CASTERS.get(space_kind(space))
     return build(space) if build is not None else decode
 
