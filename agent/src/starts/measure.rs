@@ -9,7 +9,6 @@ use crate::shard::Shard;
 use crate::starts::creation::Phase;
 use crate::values::numbers;
 use crate::values::packed::{self, PackedReply};
-use crate::values::strings;
 use serde_json::json;
 
 /// The pack whose identity and limits the probe has.
@@ -124,8 +123,7 @@ impl Shard {
             return;
         }
         let step_us = reply.step_us.and_then(|member| numbers::parse_f64(member.text).ok());
-        let reason = reply.reason.map(|member| strings::unescape(member.text.trim_ascii()));
-        let reason = reason.map(|text| text.trim_matches('"').to_owned());
+        let reason = reply.reason.and_then(|member| serde_json::from_slice(member.text).ok());
         self.finish_probe(step_us.filter(|step_us| step_us.is_finite()), reason);
     }
 

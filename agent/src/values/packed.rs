@@ -180,7 +180,7 @@ fn flat_array<'a>(member: &Member<'a>, count: usize, name: &str) -> Result<Optio
     let mut scanner = Scanner::new(member.text);
     scanner.at += 1;
     scanner.skip_space();
-    if scanner.key()? != b"$nd" {
+    if scanner.peek() == b'}' || scanner.key()? != b"$nd" {
         return Ok(None);
     }
     let array = Array::parse(&mut scanner)?;
