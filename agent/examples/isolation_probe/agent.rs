@@ -69,7 +69,8 @@ fn open(request: &Value) -> io::Result<Agent> {
 impl Agent {
     fn answer(&mut self, op: &str, request: &Value) -> io::Result<Value> {
         let row = request["row"].as_u64().unwrap_or(0) as u32;
-        let id = self.isolation.identity(row, row, 1);
+        let rows = request["rows"].as_u64().unwrap_or(1) as u32;
+        let id = self.isolation.identity(row, row, rows);
         match op {
             "spawn" => self.spawn(&id, request),
             "spawn_plain" => self.spawn_plain(row, request),
