@@ -7,6 +7,7 @@ mod batches;
 pub mod channel;
 mod event_loop;
 pub mod isolation;
+mod packs;
 pub mod relay;
 mod rows;
 mod shard;

@@ -153,7 +153,7 @@ fn a_child_that_says_no_hello_fails_the_start() {
 fn config_is_one_for_all_or_one_a_row_and_keeps_its_text() {
     let mut agent = Agent::new();
     let path = program("config.py");
-    let argv = ["/usr/bin/python3", "-S", &path];
+    let argv = ["/usr/bin/python3", "-S", "-B", &path];
     let head = agent.start_head(&argv, 2, json!({"n": 4, "first": 1}));
     let body = r#"{"config":[{"a":0},{"a":1.0},
         {"a":123456789012345678901234567890},{"a":3}]}"#;

@@ -69,7 +69,8 @@ fn open(request: &Value) -> io::Result<Agent> {
 impl Agent {
     fn answer(&mut self, op: &str, request: &Value) -> io::Result<Value> {
         let row = request["row"].as_u64().unwrap_or(0) as u32;
-        let id = self.isolation.identity(row, row);
+        let rows = request["rows"].as_u64().unwrap_or(1) as u32;
+        let id = self.isolation.identity(row, row, rows);
         match op {
             "spawn" => self.spawn(&id, request),
             "spawn_plain" => self.spawn_plain(row, request),
@@ -166,7 +167,7 @@ impl Agent {
         let source = match request["from"].as_u64() {
             Some(row) => {
                 folders.extend(self.isolation.detached_workspace(id)?);
-                let source = self.isolation.identity(row as u32, row as u32);
+                let source = self.isolation.identity(row as u32, row as u32, 1);
                 self.isolation.allow_memory_entry(id, Some(&source))?;
                 &self.rows[&(row as u32)].channel
             }
@@ -209,7 +210,7 @@ impl Agent {
 
     fn sample(&mut self) -> io::Result<Value> {
         let rows: Vec<_> =
-            self.rows.iter().map(|(&row, known)| (row, known.pid, self.isolation.identity(row, row))).collect();
+            self.rows.iter().map(|(&row, known)| (row, known.pid, self.isolation.identity(row, row, 1))).collect();
         let template = self.template.as_ref().map(|(pid, _)| *pid);
         let mut sampler = MemorySampler::start(&self.isolation, &rows, template)?;
         let sample = loop {

@@ -42,6 +42,11 @@ pub(crate) enum Spread {
 }
 
 impl Spread {
+    /// True for one each.
+    pub(crate) fn is_each(&self) -> bool {
+        matches!(self, Self::Each(_))
+    }
+
     /// Where the text of a selected row stands.
     pub(crate) fn of(&self, slot: usize) -> Option<Range<usize>> {
         match self {

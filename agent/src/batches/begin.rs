@@ -65,10 +65,11 @@ impl Shard {
             "reset" => self.reset_work(head, request.offset, rows.len(), body)?,
             _ => self.call_work(head, request.offset, rows.len(), body)?,
         };
+        let message = Message { encoding: request.encoding, work, rows, body: std::mem::take(body) };
+        self.check_vector(&message)?;
         if op == "reset" {
             self.take_new_seed(head)?;
         }
-        let message = Message { encoding: request.encoding, work, rows, body: std::mem::take(body) };
         Ok(Box::new(Batch::new(sequence, request.seq, message)))
     }
 

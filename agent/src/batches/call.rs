@@ -47,8 +47,11 @@ impl Shard {
         if self.rows[local].error.is_some() {
             return self.repeat_error(local);
         }
-        let mut line = std::mem::take(&mut self.line);
         let number = self.rows[local].pack;
+        if self.is_packed(number) {
+            return self.queue_call(local);
+        }
+        let mut line = std::mem::take(&mut self.line);
         self.begin_line(number, &mut line);
         let Some((message, deadline_ms)) = self.message_of(local).and_then(|message| match &message.work {
             Work::Call { deadline_ms, .. } => Some((message, *deadline_ms)),

@@ -1,5 +1,6 @@
 //! Rows that are done.
 
+use crate::packs::Outcomes;
 use crate::rows::error::{ErrorKind, RowError};
 use crate::rows::row::Task;
 use crate::shard::Shard;
@@ -16,6 +17,58 @@ impl Shard {
             batch.outcomes.truncated[slot] = u8::from(truncated);
         } else {
             self.stream.note_step(local, reward, terminated, truncated);
+        }
+    }
+
+    /// Notes the outcomes of a step of several rows.
+    pub(crate) fn note_steps(&mut self, rows: &[usize], outcomes: &Outcomes) {
+        let Some(batch) = &mut self.batch else {
+            for (place, local) in rows.iter().enumerate() {
+                let flags = (outcomes.terminated[place] != 0, outcomes.truncated[place] != 0);
+                self.stream.note_step(*local, outcomes.rewards[place], flags.0, flags.1);
+            }
+            return;
+        };
+        let noted = &mut batch.outcomes;
+        let slots =
+            rows.first().zip(rows.last()).map(|(first, last)| self.rows[*first].slot..self.rows[*last].slot + 1);
+        if let Some(slots) = slots.filter(|slots| slots.len() == rows.len()) {
+            noted.rewards[slots.clone()].copy_from_slice(&outcomes.rewards);
+            noted.terminated[slots.clone()].copy_from_slice(&outcomes.terminated);
+            return noted.truncated[slots].copy_from_slice(&outcomes.truncated);
+        }
+        for (place, local) in rows.iter().enumerate() {
+            let slot = self.rows[*local].slot;
+            noted.rewards[slot] = outcomes.rewards[place];
+            noted.terminated[slot] = outcomes.terminated[place];
+            noted.truncated[slot] = outcomes.truncated[place];
+        }
+    }
+
+    /// Those of the rows of a message that a closure names have what the batch wanted.
+    pub(crate) fn finish_rows(&mut self, number: usize, rows: &[usize], finished: &dyn Fn(usize) -> bool) {
+        let took_us = system::now_us().saturating_sub(self.packs[number].sent_us);
+        let mut count = 0;
+        let mut last = 0;
+        for (place, local) in rows.iter().enumerate() {
+            if !finished(place) {
+                continue;
+            }
+            self.rows[*local].task = Task::None;
+            count += 1;
+            last = *local;
+            if self.batch.is_none()
+                && let Some(body) = self.stream.finish(*local, took_us)
+            {
+                self.worker.give_back(body);
+            }
+        }
+        if let Some(batch) = self.batch.as_mut().filter(|_| count > 0) {
+            batch.done += count;
+            batch.outcomes.note_time(self.rows[last].index, took_us);
+        }
+        if self.creation.is_some() {
+            self.tell_progress(false);
         }
     }
 

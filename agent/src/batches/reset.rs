@@ -37,8 +37,8 @@ impl Shard {
         self.run_batch(Box::new(Batch::new(0, 0, message)));
     }
 
-    /// One row of a reset request.
-    pub(crate) fn reset_row(&mut self, local: usize, slot: usize) {
+    /// One row of a reset request; `part`: its process has rows that the request leaves alone.
+    pub(crate) fn reset_row(&mut self, local: usize, slot: usize, part: bool) {
         let Some(Work::Reset { seeds, options, hard }) = self.message_of(local).map(|message| &message.work) else {
             return;
         };
@@ -50,9 +50,14 @@ impl Shard {
             return self.repeat_error(local);
         }
         let seed = self.next_seed(local, given, hard || life != Life::Ready);
-        let task = ResetTask { seed, options, purpose: Purpose::Request, retried: false, deadline_us: None };
+        let purpose = Purpose::Request;
+        let mut task = ResetTask { seed, options, purpose, hard: false, retried: false, deadline_us: None };
         match life {
             Life::Ready if !hard => self.send_reset(local, task),
+            Life::Ready if part => {
+                task.hard = true;
+                self.send_reset(local, task);
+            }
             _ => self.reset_when_ready(local, task, hard),
         }
     }
@@ -66,7 +71,7 @@ impl Shard {
             Life::Ready | Life::Lost => self.replace(number),
             // A process that no reset has touched yet is as new as the one a hard reset would make.
             Life::Queued { .. } => self.hurry_start(number),
-            Life::Starting => {}
+            Life::Starting | Life::Probe => {}
         }
         if hard {
             self.packs[number].failed_starts = 0;
@@ -76,7 +81,10 @@ impl Shard {
     /// The end of an episode, or a failed row whose replacement is ready.
     pub(crate) fn autoreset(&mut self, local: usize, purpose: Purpose) {
         let seed = self.next_seed(local, None, false);
-        self.send_reset(local, ResetTask { seed, options: None, purpose, retried: false, deadline_us: None });
+        self.send_reset(
+            local,
+            ResetTask { seed, options: None, purpose, hard: false, retried: false, deadline_us: None },
+        );
     }
 
     /// An exception in reset: a new process, and the same reset once more inside the same deadline.
@@ -110,10 +118,13 @@ impl Shard {
         given.or_else(|| derived.then(|| derived_seed(self.pool_seed, row.index, episode)))
     }
 
-    /// Sends a reset; its clock starts now, unless it is the second try.
+    /// Sends a reset, or queues it where rows are reset together; its clock starts now, unless it is the second try.
     pub(crate) fn send_reset(&mut self, local: usize, mut task: ResetTask) {
-        let mut line = std::mem::take(&mut self.line);
         let number = self.rows[local].pack;
+        if self.is_packed(number) {
+            return self.queue_reset(local, task);
+        }
+        let mut line = std::mem::take(&mut self.line);
         self.begin_line(number, &mut line);
         line.extend_from_slice(b",\"op\":\"reset\",\"seed\":");
         match task.seed {

@@ -3,30 +3,51 @@
 use super::batch::{Actions, Message, Work};
 use crate::channel::request::Autoreset;
 use crate::rows::pack::{Asked, Life};
-use crate::rows::row::{Purpose, Task};
+use crate::rows::row::{Purpose, Row, Task};
 use crate::shard::Shard;
 use crate::system;
 use crate::values::{items, numbers};
+use std::ops::Range;
 
 impl Shard {
-    /// Sends as many rows their line as may run at once: the batch's, or those that are out.
+    /// Sends as many rows their line as may run at once, the batch's or those that are out. Rows of one process go
+    /// together.
     pub(crate) fn dispatch(&mut self) {
         if self.batch.is_none() {
             return self.dispatch_stream();
         }
         let limit = self.in_flight_limit();
         while let Some(batch) = &mut self.batch {
-            if batch.next == batch.message.rows.len() || batch.next - batch.done >= limit {
+            let begin = batch.next;
+            let Some(first) = batch.message.rows.get(begin) else {
+                return;
+            };
+            let number = self.rows[*first].pack;
+            let end_row = self.packs[number].rows.end;
+            let end = begin + batch.message.rows[begin..].iter().take_while(|local| **local < end_row).count();
+            if begin > batch.done && end - batch.done > limit {
                 return;
             }
-            let (slot, local) = (batch.next, batch.message.rows[batch.next]);
-            batch.next += 1;
+            batch.next = end;
+            self.dispatch_pack(number, begin..end);
+        }
+    }
+
+    fn dispatch_pack(&mut self, number: usize, slots: Range<usize>) {
+        let part = slots.len() < self.packs[number].rows.len();
+        let may_reset = self.may_reset(number);
+        for slot in slots {
+            let Some(batch) = &self.batch else {
+                return;
+            };
+            let local = batch.message.rows[slot];
             match batch.message.work {
-                Work::Step(_) => self.step_row(local, slot),
-                Work::Reset { .. } => self.reset_row(local, slot),
+                Work::Step(_) => self.step_row(local, slot, may_reset),
+                Work::Reset { .. } => self.reset_row(local, slot, part),
                 Work::Call { .. } => self.call_row(local, slot),
             }
         }
+        self.ask_waiting(number);
     }
 
     /// Rows that may run at once.
@@ -43,23 +64,34 @@ impl Shard {
         }
     }
 
-    /// One row of a step.
+    /// A vectorised environment that failed is reset whole: not before each of its rows has shown the error.
+    pub(crate) fn may_reset(&self, number: usize) -> bool {
+        let shown = |row: &Row| row.error.is_none() || row.error_shown;
+        self.vector.is_none() || self.rows[self.packs[number].rows.clone()].iter().all(shown)
+    }
+
+    /// One row of a step; `may_reset`: a failed one may be reset by it.
     #[inline]
-    pub(crate) fn step_row(&mut self, local: usize, slot: usize) {
+    pub(crate) fn step_row(&mut self, local: usize, slot: usize, may_reset: bool) {
         let row = &self.rows[local];
+        let number = row.pack;
         if row.error.is_some() {
             // The error is shown once before a pending reset may take its place.
-            let resets =
-                self.settings.autoreset.is_some() && row.error_shown && self.packs[row.pack].life == Life::Ready;
+            let ready = self.packs[number].life == Life::Ready;
+            let resets = self.autoreset.is_some() && row.error_shown && may_reset && ready;
             return if resets { self.autoreset(local, Purpose::NextStep) } else { self.repeat_error(local) };
         }
-        if row.ended && self.settings.autoreset == Some(Autoreset::NextStep) {
+        // A vectorised environment resets its rows itself.
+        if row.ended && self.autoreset == Some(Autoreset::NextStep) && self.vector.is_none() {
             return self.autoreset(local, Purpose::NextStep);
+        }
+        if self.is_packed(number) {
+            return self.queue_step(local);
         }
         let mut line = std::mem::take(&mut self.line);
         self.write_step(local, slot, &mut line);
         self.rows[local].task = Task::Step;
-        self.ask(self.rows[local].pack, Asked::Step, &line, self.settings.deadlines_ms.step);
+        self.ask(number, Asked::Step, &line, self.settings.deadlines_ms.step);
         self.line = line;
     }
 
@@ -110,6 +142,7 @@ impl Shard {
         let pack = &mut self.packs[number];
         pack.asked = asked;
         pack.sent_us = now_us;
+        pack.deadline_ms = deadline_ms;
         pack.deadline_us = pack.deadline_us.min(now_us + deadline_ms * 1000);
         let deadline_us = pack.deadline_us;
         self.note_deadline(deadline_us);

@@ -44,6 +44,28 @@ pub enum Autoreset {
     NextStep,
 }
 
+impl Autoreset {
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SameStep => "same_step",
+            Self::NextStep => "next_step",
+        }
+    }
+}
+
+/// What a pool asks for at the end of an episode.
+#[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum AutoresetWish {
+    /// As [`Autoreset::SameStep`].
+    SameStep,
+    /// As [`Autoreset::NextStep`].
+    NextStep,
+    /// The environment's own mode if it is vectorised, else in the same step.
+    Auto,
+}
+
 /// How a reply's columns are written.
 #[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -114,7 +136,13 @@ pub struct Start {
     pub seeds: Seeds,
     /// What happens at the end of an episode.
     #[serde(default)]
-    pub autoreset: Option<Autoreset>,
+    pub autoreset: Option<AutoresetWish>,
+    /// Rows of a process; null: told later by `pack`.
+    #[serde(default = "one_row")]
+    pub rows_per_process: Option<u32>,
+    /// Whether the step of a probe is measured first.
+    #[serde(default)]
+    pub measure: bool,
     /// Episode of the first reset.
     #[serde(default)]
     pub episode_offset: u64,
@@ -131,6 +159,17 @@ pub struct Start {
     pub max_message_bytes: usize,
     /// A row's share of a batch.
     pub max_row_bytes: usize,
+}
+
+fn one_row() -> Option<u32> {
+    Some(1)
+}
+
+/// `pack`
+#[derive(Debug, Deserialize)]
+pub struct Packing {
+    /// Rows of a process.
+    pub rows_per_process: u32,
 }
 
 /// `layout`

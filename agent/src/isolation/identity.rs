@@ -17,22 +17,24 @@ pub(super) const ENVIRONMENT_OOM_SCORE: i32 = 500;
 
 const DESCRIPTORS: u64 = 4096;
 
-/// One row's identity.
+/// One process's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Index in the pool.
+    /// Index of its first row in the pool.
     pub row: u32,
     /// Index in the shard.
     pub local: u32,
-    /// Uid of every process of the row.
+    /// How many rows it has.
+    pub rows: u32,
+    /// Uid of everything it starts.
     pub uid: u32,
-    /// Gid of every process of the row.
+    /// Gid of everything it starts.
     pub gid: u32,
     /// Folder with `workspace`, `tmp` and `shm`, as the agent sees it.
     pub workspace: PathBuf,
-    /// The row's memory cgroup.
+    /// Its memory cgroup.
     pub memory: Option<PathBuf>,
-    /// Resource limits of the row's processes.
+    /// Resource limits of everything it starts.
     pub limits: Limits,
 }
 
@@ -48,9 +50,11 @@ pub struct Limits {
 }
 
 impl Isolation {
-    /// The identity of row `row` of the pool, number `local` of this shard.
-    pub fn identity(&self, row: u32, local: u32) -> Identity {
+    /// The identity of a process whose first of `rows` rows is `row` of the pool, number `local` among the processes
+    /// of this shard. It may use what its rows together may.
+    pub fn identity(&self, row: u32, local: u32, rows: u32) -> Identity {
         let settings = &self.settings;
+        let times_rows = |amount: u64| amount.saturating_mul(u64::from(rows));
         let memory = match &settings.memory_dir {
             Some(folder) if settings.isolated => Some(folder.join(format!("e{local}"))),
             _ => None,
@@ -62,14 +66,15 @@ impl Isolation {
         Identity {
             row,
             local,
+            rows,
             uid: settings.base_uid + row,
             gid: settings.base_uid + row,
             workspace: folder.join(row.to_string()),
             limits: Limits {
-                address_space_bytes: memory.is_none().then_some(settings.memory_bytes),
+                address_space_bytes: memory.is_none().then_some(times_rows(settings.memory_bytes)),
                 // The limit counts a uid's processes; unisolated that would be all of the user's.
-                processes: settings.isolated.then_some(settings.processes),
-                descriptors: settings.isolated.then_some(DESCRIPTORS),
+                processes: settings.isolated.then_some(times_rows(settings.processes)),
+                descriptors: settings.isolated.then_some(times_rows(DESCRIPTORS)),
             },
             memory,
         }

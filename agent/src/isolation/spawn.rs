@@ -57,7 +57,7 @@ impl Isolation {
         super::Limits {
             address_space_bytes: None,
             processes: Some(self.settings.processes.saturating_add(FORKS_IN_FLIGHT)),
-            descriptors: self.identity(0, 0).limits.descriptors,
+            descriptors: self.identity(0, 0, 1).limits.descriptors,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Why a row failed.
 
 use crate::isolation::Exit;
-use crate::values::strings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -131,8 +130,10 @@ pub struct ReportedError {
 impl ReportedError {
     /// Reads it; a member of another type than expected leaves only the text itself.
     pub fn parse(text: &[u8]) -> Self {
-        let mut error: Self = serde_json::from_slice(text)
-            .unwrap_or_else(|_| Self { message: Some(strings::unescape(text.trim_ascii())), ..Self::default() });
+        let mut error: Self = serde_json::from_slice(text).unwrap_or_else(|_| {
+            let message = serde_json::from_slice(text).unwrap_or_else(|_| String::from_utf8_lossy(text).into_owned());
+            Self { message: Some(message), ..Self::default() }
+        });
         for member in [&mut error.message, &mut error.traceback, &mut error.exception_type] {
             member.as_mut().map(shorten);
         }

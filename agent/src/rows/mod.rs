@@ -7,3 +7,4 @@ pub mod process;
 pub mod row;
 pub mod seeds;
 pub mod stream;
+pub mod vector;

@@ -17,6 +17,8 @@ pub enum Life {
     },
     /// Started, has not said hello.
     Starting,
+    /// Measured before it is known how many rows a process has; it becomes no row.
+    Probe,
     /// Can be asked.
     Ready,
     /// Could not be started three times running.
@@ -34,8 +36,37 @@ pub enum Asked {
     Reset,
     /// A call.
     Call,
+    /// How long its step takes.
+    Measure,
     /// To end.
     Close,
+}
+
+impl Asked {
+    /// Its name, for errors.
+    pub fn op(self) -> &'static str {
+        match self {
+            Self::Nothing => "idle",
+            Self::Step => "step",
+            Self::Reset => "reset",
+            Self::Call => "call",
+            Self::Measure => "measure",
+            Self::Close => "close",
+        }
+    }
+}
+
+/// What is kept for a process that is asked for several rows in one message.
+#[derive(Debug, Default)]
+pub struct Packed {
+    /// Rows of the message that it was sent last, ascending.
+    pub asked: Vec<usize>,
+    /// Rows that wait to be stepped.
+    pub steps: Vec<usize>,
+    /// Rows that wait to be reset.
+    pub resets: Vec<usize>,
+    /// Rows that wait to be called.
+    pub calls: Vec<usize>,
 }
 
 /// One process and its rows.
@@ -52,10 +83,14 @@ pub struct Pack {
     pub process: Option<Process>,
     /// What it was asked for last, until it answers.
     pub asked: Asked,
+    /// Present when it is asked in the messages of several rows: it has them, or it is vectorised.
+    pub packed: Option<Box<Packed>>,
     /// Number of its last request.
     pub last_id: u64,
     /// When its last request was written.
     pub sent_us: u64,
+    /// How long the answer may take.
+    pub deadline_ms: u64,
     /// When waiting ends: for hello, for an answer, or for the exit status after the end of its stream.
     pub deadline_us: u64,
     /// True after the end of its stream, while its exit status is awaited.
@@ -80,8 +115,10 @@ impl Pack {
             life: Life::Queued { dirty: false },
             process: None,
             asked: Asked::Nothing,
+            packed: None,
             last_id: 0,
             sent_us: 0,
+            deadline_ms: 0,
             deadline_us: NEVER,
             ending: false,
             late: 0,
@@ -91,15 +128,13 @@ impl Pack {
         }
     }
 
+    /// True when it has more rows than one.
+    pub fn is_shared(&self) -> bool {
+        self.rows.len() > 1
+    }
+
     /// The name of what it is doing, for errors.
     pub fn op(&self) -> &'static str {
-        match self.asked {
-            Asked::Step => "step",
-            Asked::Reset => "reset",
-            Asked::Call => "call",
-            Asked::Close => "close",
-            Asked::Nothing if self.life == Life::Starting => "hello",
-            Asked::Nothing => "idle",
-        }
+        if self.life == Life::Starting { "hello" } else { self.asked.op() }
     }
 }

@@ -24,6 +24,8 @@ pub struct ResetTask {
     pub options: Option<Range<usize>>,
     /// Why.
     pub purpose: Purpose,
+    /// A new environment object first, where the process stays.
+    pub hard: bool,
     /// True once an exception was answered with a new process.
     pub retried: bool,
     /// Its deadline, once its clock runs.

@@ -19,7 +19,7 @@ impl Shard {
     pub(crate) fn answered(&mut self, number: usize, reply: &Reply<'_>, raw: &[u8]) {
         let pack = &mut self.packs[number];
         if pack.asked == Asked::Nothing || reply.id != Some(pack.last_id) {
-            return self.unexpected_answer(number, reply);
+            return self.unexpected_answer(number, reply.id);
         }
         pack.deadline_us = NEVER;
         let local = pack.rows.start;
@@ -31,7 +31,7 @@ impl Shard {
             Asked::Step => self.step_answer(local, reply, raw),
             Asked::Reset => self.reset_answer(local, reply, raw),
             Asked::Call => self.call_answer(local, reply, raw),
-            Asked::Close | Asked::Nothing => Ok(()),
+            Asked::Close | Asked::Measure | Asked::Nothing => Ok(()),
         };
         if let Err(fault) = done {
             // It is what the answer was to that failed.
@@ -42,10 +42,10 @@ impl Shard {
 
     /// An answer to something that was answered before is dropped and counted; any other is a fault.
     #[cold]
-    fn unexpected_answer(&mut self, number: usize, reply: &Reply<'_>) {
+    pub(crate) fn unexpected_answer(&mut self, number: usize, id: Option<u64>) {
         let pack = &mut self.packs[number];
         let last = pack.last_id;
-        match reply.id {
+        match id {
             Some(id) if id <= last && pack.late < LATE_LIMIT => {
                 pack.late += 1;
                 self.counters.late_replies += 1;
@@ -93,7 +93,7 @@ impl Shard {
         let (terminated, truncated) = ends(reply)?;
         self.keep_row_info(local, reply.info.as_ref(), raw)?;
         let ends = terminated || truncated;
-        let autoreset = self.settings.autoreset.filter(|_| ends);
+        let autoreset = self.autoreset.filter(|_| ends);
         if !reward.is_finite() {
             add_member(&mut self.rows[local].info, "sandpool_warning", b"\"nonfinite_reward\"");
         }
@@ -119,6 +119,13 @@ impl Shard {
         let observation = reply.obs.ok_or_else(|| missing("obs", "a reset"))?;
         self.keep_row_info(local, reply.info.as_ref(), raw)?;
         self.keep_observation(local, &observation, raw)?;
+        self.begin_episode(local);
+        self.finish_row(local);
+        Ok(())
+    }
+
+    /// The row was reset: its observation and info are in place.
+    pub(crate) fn begin_episode(&mut self, local: usize) {
         let row = &mut self.rows[local];
         row.reset_info.text.clone_from(&row.info.text);
         row.reset_info.arrays = row.info.arrays;
@@ -135,8 +142,6 @@ impl Shard {
             add_member(&mut row.info, "final_info", text);
             row.info.arrays |= observation.arrays || info.arrays;
         }
-        self.finish_row(local);
-        Ok(())
     }
 
     fn call_answer(&mut self, local: usize, reply: &Reply<'_>, raw: &[u8]) -> Result<(), Fault> {

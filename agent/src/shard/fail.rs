@@ -17,14 +17,27 @@ impl Shard {
             return self.start_failed(number, error);
         }
         let (error, _) = self.with_evidence(number, error);
+        if self.is_probe(number) {
+            return self.probe_failed(number, &error);
+        }
         if self.creation.is_some() {
             return self.fail_creation(self.packs[number].rows.start, &error);
         }
+        let error = self.naming_rows(number, error);
         self.replace(number);
         for local in self.packs[number].rows.clone() {
             let op = self.rows[local].op();
             self.become_failed(local, RowError { op, ..error.clone() });
         }
+    }
+
+    /// The error, with the rows that share what was lost.
+    pub(crate) fn naming_rows(&self, number: usize, mut error: RowError) -> RowError {
+        let pack = &self.packs[number];
+        if pack.is_shared() {
+            error.message.push_str(&format!("; {} shared this process", self.names_of(pack)));
+        }
+        error
     }
 
     /// A pack broke the protocol.
@@ -39,7 +52,7 @@ impl Shard {
         let Some(process) = &pack.process else {
             return;
         };
-        let op = pack.op();
+        let (op, pack_rows) = (pack.op(), pack.rows.len() as u64);
         // The kill may have met a child program instead, in this request or long before.
         let killed = process.exit.as_ref().is_none_or(Self::killed);
         let out_of_memory = killed && self.isolation.oom_kills(&pack.identity) > process.oom_kills_before;
@@ -49,7 +62,8 @@ impl Shard {
             None => "the environment closed its channel".to_owned(),
         };
         if out_of_memory {
-            message.push_str(&format!("; the kernel ended it at its limit of {} bytes", self.settings.memory_bytes));
+            let limit_bytes = self.settings.memory_bytes.saturating_mul(pack_rows);
+            message.push_str(&format!("; the kernel ended it at its limit of {} bytes", limit_bytes));
         }
         self.fail_pack(number, RowError::new(kind, op, message));
     }
@@ -72,6 +86,7 @@ impl Shard {
     pub(crate) fn timed_out(&mut self, number: usize) {
         let pack = &self.packs[number];
         let op = pack.op();
+        let rows = pack.packed.as_ref().map_or(1, |packed| packed.asked.len() as u64);
         let deadline_ms = (pack.deadline_us.saturating_sub(pack.sent_us)) as f64 / 1000.0;
         let cpu_s = pack.process.as_ref().and_then(|process| process.pid).and_then(cpu_seconds);
         let mut message = format!("no answer to {op} within {} s", deadline_ms / 1000.0);
@@ -85,7 +100,7 @@ impl Shard {
             error.deadline_s = Some(self.settings.deadlines_ms.start as f64 / 1000.0);
             error.message = format!("no answer to hello within {} ms", self.settings.deadlines_ms.start);
         }
-        self.counters.stragglers += 1;
+        self.counters.stragglers += rows;
         self.fail_pack(number, error);
     }
 
@@ -114,6 +129,7 @@ impl Shard {
         pack.deadline_us = NEVER;
         pack.ending = false;
         pack.asked = Asked::Nothing;
+        pack.packed = None;
         let rows = pack.rows.clone();
         if let Some(process) = pack.process.take() {
             self.release(&process);

@@ -64,7 +64,8 @@ impl Shard {
         if stream.ended {
             return false;
         }
-        let direct = stream.input.is_empty();
+        // A process that says long lines gets them into its own buffer from the first byte.
+        let direct = stream.input.is_empty() && stream.input.capacity() <= TURN_BYTES;
         let descriptor = stream.reading();
         let received = if direct {
             system::read(descriptor, &mut self.scratch)
@@ -127,6 +128,7 @@ impl Shard {
         }
         let searched = stream.searched;
         let mut input = std::mem::take(&mut stream.input);
+        let kept_bytes = TURN_BYTES * self.packs[number].rows.len();
         let taken = self.take_lines(number, pipes, &input, searched);
         if taken.used == 0 {
             // Nothing was whole: the buffer goes back as it is.
@@ -140,7 +142,7 @@ impl Shard {
         let rest = input.split_off(taken.used.min(input.len()));
         if !rest.is_empty() {
             self.keep_rest(number, pipes, &rest, taken);
-        } else if let Some(stream) = self.stream_after(number, pipes).filter(|_| input.capacity() <= TURN_BYTES) {
+        } else if let Some(stream) = self.stream_after(number, pipes).filter(|_| input.capacity() <= kept_bytes) {
             input.clear();
             stream.input = input;
             stream.searched = 0;
@@ -169,7 +171,7 @@ impl Shard {
     /// Takes all whole lines; `searched` bytes are known to hold no line end.
     fn take_lines(&mut self, number: usize, pipes: bool, bytes: &[u8], searched: usize) -> Taken {
         let epoch = self.packs[number].epoch;
-        let limit = self.settings.max_message_bytes;
+        let limit = self.message_limit_bytes(number);
         let mut used = 0;
         let mut searched = searched;
         while used < bytes.len() {
@@ -197,24 +199,22 @@ impl Shard {
     /// bytes that have to be there first.
     #[inline]
     fn take_line(&mut self, number: usize, pipes: bool, line: &[u8], after: &[u8]) -> Result<usize, usize> {
-        if self.packs[number].life == Life::Starting {
-            self.hello_answer(number, pipes, line);
-            return Ok(0);
+        let pack = &self.packs[number];
+        if pack.life != Life::Ready {
+            return self.take_early_line(number, pipes, line, after);
+        }
+        if pack.packed.is_some() {
+            return self.take_packed_line(number, line, after);
         }
         let reply = match reply::scan(line) {
             Ok(reply) => reply,
             Err(fault) => {
-                let fault =
-                    Fault::new(format!("a line that cannot be accepted: {fault}; it begins '{}'", excerpt(line)));
-                self.break_protocol(number, &fault);
+                self.unacceptable_line(number, &fault, line);
                 return Ok(0);
             }
         };
         let raw_bytes = reply.raw_bytes;
-        if line.len().saturating_add(raw_bytes) > self.settings.max_message_bytes {
-            let limit = self.settings.max_message_bytes;
-            let fault = format!("a message of {} and {raw_bytes} raw bytes, more than {limit}", line.len());
-            self.break_protocol(number, &Fault::new(fault));
+        if self.is_too_long(number, line.len(), raw_bytes) {
             return Ok(0);
         }
         if after.len() < raw_bytes {
@@ -222,6 +222,44 @@ impl Shard {
         }
         self.answered(number, &reply, &after[..raw_bytes]);
         Ok(raw_bytes)
+    }
+
+    /// A line of a process that no row can be asked in yet.
+    #[cold]
+    fn take_early_line(&mut self, number: usize, pipes: bool, line: &[u8], after: &[u8]) -> Result<usize, usize> {
+        match self.packs[number].life {
+            Life::Starting => self.hello_answer(number, pipes, line),
+            Life::Probe => return self.take_probe_line(number, line, after),
+            Life::Queued { .. } | Life::Lost | Life::Ready => {}
+        }
+        Ok(0)
+    }
+
+    /// The longest message of a process: a row's, times its rows, within what a frame holds.
+    fn message_limit_bytes(&self, number: usize) -> usize {
+        const FRAME_LIMIT_BYTES: usize = 1 << 30;
+        let limit = self.settings.max_message_bytes;
+        match self.packs[number].rows.len() {
+            1 => limit,
+            rows => limit.saturating_mul(rows).min(limit.max(FRAME_LIMIT_BYTES)),
+        }
+    }
+
+    /// True for a message over the limit, which is a fault.
+    pub(crate) fn is_too_long(&mut self, number: usize, line_bytes: usize, raw_bytes: usize) -> bool {
+        let limit = self.message_limit_bytes(number);
+        if line_bytes.saturating_add(raw_bytes) <= limit {
+            return false;
+        }
+        let fault = format!("a message of {line_bytes} and {raw_bytes} raw bytes, more than {limit}");
+        self.break_protocol(number, &Fault::new(fault));
+        true
+    }
+
+    /// A line that is not JSON as the protocol wants it.
+    pub(crate) fn unacceptable_line(&mut self, number: usize, fault: &Fault, line: &[u8]) {
+        let fault = format!("a line that cannot be accepted: {fault}; it begins '{}'", excerpt(line));
+        self.break_protocol(number, &Fault::new(fault));
     }
 
     /// The other side closed a stream. Its exit status is on its way and says more.

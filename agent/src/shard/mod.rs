@@ -17,11 +17,13 @@ mod worker;
 
 use crate::batches::batch::Batch;
 use crate::batches::kept::Kept;
-use crate::channel::request::Start;
+use crate::channel::request::{Autoreset, AutoresetWish, Start};
 use crate::event_loop::{Poller, Token};
 use crate::isolation::{Exit, Isolation, Program};
+use crate::packs::Outcomes;
 use crate::rows::pack::Pack;
 use crate::rows::row::{NEVER, Row, Value};
+use crate::rows::vector::Vector;
 use crate::starts::config::Config;
 use crate::starts::creation::Creation;
 use crate::starts::queue::Starts;
@@ -34,6 +36,7 @@ use std::rc::Rc;
 pub(crate) use requests::parse;
 pub use run::serve;
 pub(crate) use status::PendingStatus;
+pub(crate) use values::{add_member, keep, keep_info};
 pub(crate) use worker::Worker;
 
 /// Bytes that one process may say in one turn of the loop.
@@ -77,6 +80,10 @@ pub struct Shard {
     pub(crate) creation: Option<Creation>,
     /// True after a start that failed: nothing runs any more.
     pub(crate) broken: bool,
+    /// What happens at the end of an episode.
+    pub(crate) autoreset: Option<Autoreset>,
+    /// Present when each process is one vectorised environment.
+    pub(crate) vector: Option<Vector>,
     pub(crate) layout: Option<Layout>,
     /// The last good observations of an array pool, one buffer for each field.
     pub(crate) columns: Vec<Rc<Vec<u8>>>,
@@ -100,6 +107,8 @@ pub struct Shard {
     pub(crate) line: Vec<u8>,
     /// One row's observation in the making.
     pub(crate) fitted: Vec<u8>,
+    /// Rewards and flags of several rows in the making.
+    pub(crate) outcomes: Outcomes,
     /// A value in the making; changes places with the one it replaces.
     pub(crate) spare: Value,
 }
@@ -113,33 +122,33 @@ impl Shard {
 
     /// Reads, writes and memory of a new shard; nothing runs yet.
     pub(crate) fn new(worker: Worker, poller: Poller, isolation: Isolation, settings: Start, config: Config) -> Self {
-        let rows = (0..settings.count)
-            .map(|local| Row::new(settings.first + local, local as usize, settings.episode_offset))
-            .collect();
-        let packs = (0..settings.count)
-            .map(|local| {
-                Pack::new(local as usize..local as usize + 1, isolation.identity(settings.first + local, local))
-            })
-            .collect();
+        let rows =
+            (0..settings.count).map(|local| Row::new(settings.first + local, 0, settings.episode_offset)).collect();
         let program = Program {
             argv: settings.argv.clone(),
             cwd: settings.cwd.clone(),
             environ: settings.environ.clone().into_iter().collect(),
         };
-        Self {
+        let mut shard = Self {
             worker,
             poller,
             isolation,
             program,
             config,
             rows,
-            packs,
+            packs: Vec::new(),
             owners: HashMap::new(),
             strays: VecDeque::new(),
             template: Template::default(),
             starts: Starts::default(),
             creation: None,
             broken: false,
+            autoreset: match settings.autoreset {
+                None => None,
+                Some(AutoresetWish::NextStep) => Some(Autoreset::NextStep),
+                Some(AutoresetWish::SameStep | AutoresetWish::Auto) => Some(Autoreset::SameStep),
+            },
+            vector: None,
             layout: None,
             columns: Vec::new(),
             batch: None,
@@ -155,8 +164,11 @@ impl Shard {
             scratch: vec![0; TURN_BYTES],
             line: Vec::new(),
             fitted: Vec::new(),
+            outcomes: Outcomes::default(),
             spare: Value::default(),
             settings,
-        }
+        };
+        shard.lay_out(shard.settings.rows_per_process.unwrap_or(1));
+        shard
     }
 }

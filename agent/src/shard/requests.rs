@@ -2,7 +2,7 @@
 
 use super::Shard;
 use crate::channel::error::RequestError;
-use crate::channel::request::{FixLayout, Logs, Observe, Operation, Status};
+use crate::channel::request::{FixLayout, Logs, Observe, Operation, Packing, Status};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::io;
@@ -65,6 +65,7 @@ impl Shard {
                 self.accept_batch(op)?;
                 self.send(sequence, head, body)
             }
+            "pack" => self.choose_packing(sequence, &parse::<Packing>(head)?),
             "layout" => {
                 self.accept_batch(op)?;
                 self.fix_layout(sequence, &parse::<FixLayout>(head)?)
@@ -78,7 +79,8 @@ impl Shard {
             }
             "start" => Err(RequestError::new("conflict", "received a second start, expected one for each agent")),
             other => Err(RequestError::invalid(format!(
-                "received the operation '{}', expected layout, reset, step, call, send, observe, status, logs or close",
+                "received the operation '{}', expected pack, layout, reset, step, call, send, observe, status, logs or \
+                 close",
                 other.escape_debug()
             ))),
         }

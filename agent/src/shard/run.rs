@@ -64,6 +64,10 @@ fn await_start(worker: &mut Worker) -> io::Result<Option<(u32, Box<Start>)>> {
 
 impl Shard {
     fn run(&mut self, children: &OwnedFd) -> io::Result<()> {
+        // What came with the start is there already, and no event will tell of it.
+        self.handle_requests();
+        self.advance(false);
+        self.worker.flush(&self.poller)?;
         loop {
             let count = self.poller.wait(self.timeout_ms())?;
             for position in 0..count {

@@ -4,6 +4,7 @@ use crate::channel::error::RequestError;
 use crate::values::items;
 use crate::values::rewrite::{Arrays, rewrite};
 use crate::values::scan::scan_value;
+use std::ops::Range;
 
 /// One config for all rows, or one each.
 #[derive(Debug, Default)]
@@ -48,9 +49,19 @@ impl Config {
         self.shared.as_deref().unwrap_or(b"null")
     }
 
-    /// The config of a local row.
-    pub(crate) fn of_row(&self, local: usize) -> &[u8] {
-        self.per_row.as_ref().map_or_else(|| self.shared(), |rows| &rows[local])
+    /// Appends the member with the config of local rows: `config`, or `configs` of several rows with one each.
+    pub(crate) fn write(&self, rows: Range<usize>, line: &mut Vec<u8>) {
+        let Some(each) = self.per_row.as_ref().map(|each| &each[rows]) else {
+            line.extend_from_slice(b",\"config\":");
+            return line.extend_from_slice(self.shared());
+        };
+        if let [one] = each {
+            line.extend_from_slice(b",\"config\":");
+            return line.extend_from_slice(one);
+        }
+        line.extend_from_slice(b",\"config\":null,\"configs\":[");
+        line.extend_from_slice(&each.join(&b','));
+        line.push(b']');
     }
 }
 

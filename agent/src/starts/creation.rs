@@ -20,6 +20,10 @@ const BETWEEN_EVENTS_US: u64 = 100_000;
 pub(crate) enum Phase {
     /// The template imports.
     Template,
+    /// The probe is measured.
+    Measure,
+    /// The worker chooses how many rows a process has.
+    AwaitPacking,
     /// Rows start.
     Start,
     /// Rows are reset for the first time.
@@ -30,13 +34,15 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Creation {
     sequence: u32,
-    phase: Phase,
+    pub(crate) phase: Phase,
     began_us: u64,
     template_ready_us: u64,
     started_us: u64,
     ready: usize,
     told_us: u64,
-    /// The first row's hello.
+    /// True once a process announced that it can have several rows.
+    pub(crate) packable: bool,
+    /// The first process's hello.
     pub(crate) hello: Vec<u8>,
 }
 
@@ -75,9 +81,14 @@ pub(crate) fn prepare(worker: Worker, poller: Poller, sequence: u32, start: Box<
         started_us: now_us,
         ready: 0,
         told_us: 0,
+        packable: false,
         hello: Vec::new(),
     });
-    shard.starts.clean = (0..shard.packs.len()).collect();
+    if shard.starts.by_fork {
+        shard.start_template();
+    } else {
+        shard.settle_packing();
+    }
     shard.pump_starts(false);
     let _ = shard.worker.flush(&shard.poller);
     Ok(shard)
@@ -118,7 +129,7 @@ impl Shard {
     pub(crate) fn note_template(&mut self) {
         if let Some(creation) = &mut self.creation {
             creation.template_ready_us = system::now_us();
-            creation.phase = Phase::Start;
+            self.settle_packing();
         }
         self.tell_progress(true);
     }
@@ -145,7 +156,7 @@ impl Shard {
         }
         creation.told_us = now_us;
         let (phase, done) = match creation.phase {
-            Phase::Template => ("template", 0),
+            Phase::Template | Phase::Measure | Phase::AwaitPacking => ("template", 0),
             Phase::Start => ("start", creation.ready),
             Phase::Reset => ("reset", reset_done),
         };
@@ -158,7 +169,7 @@ impl Shard {
         let Some(creation) = &mut self.creation else {
             return;
         };
-        if creation.phase == Phase::Reset || creation.ready < self.rows.len() {
+        if creation.phase != Phase::Start || creation.ready < self.rows.len() {
             return;
         }
         creation.started_us = system::now_us();
@@ -183,6 +194,7 @@ impl Shard {
         let way = if self.way() == Way::Fork { "fork" } else { "spawn" };
         let head = json!({
             "ok": true, "way": way, "reason": self.starts.reason, "layout": layout.to_json(),
+            "rows_per_process": self.settings.rows_per_process,
             "timing": {
                 "template_ms": milliseconds(creation.began_us, creation.template_ready_us),
                 "start_ms": milliseconds(creation.template_ready_us, creation.started_us),

@@ -39,13 +39,13 @@ impl Shard {
         message.insert("id".into(), id.into());
         message.insert("op".into(), "fork".into());
         message.insert("index".into(), self.rows[pack.rows.start].index.into());
+        message.insert("rows".into(), pack.rows.len().into());
         message.extend(self.isolation.fork_request(&pack.identity));
         message.insert("reseed".into(), serde_json::Value::Null);
         let mut line = serde_json::Value::Object(message).to_string().into_bytes();
         if self.config.is_per_row() {
             line.pop();
-            line.extend_from_slice(b",\"config\":");
-            line.extend_from_slice(self.config.of_row(pack.rows.start));
+            self.config.write(pack.rows.clone(), &mut line);
             line.push(b'}');
         }
         line.push(b'\n');

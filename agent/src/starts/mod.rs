@@ -4,6 +4,7 @@ pub(crate) mod config;
 pub(crate) mod creation;
 mod fork;
 mod hello;
+mod measure;
 pub(crate) mod queue;
 mod spawn;
 pub(crate) mod template;

@@ -52,8 +52,10 @@ impl Shard {
     pub(crate) fn hurry_start(&mut self, number: usize) {
         if let Life::Queued { dirty } = self.packs[number].life {
             let queue = if dirty { &mut self.starts.dirty } else { &mut self.starts.clean };
-            queue.retain(|waiting| *waiting != number);
-            queue.push_front(number);
+            if queue.front() != Some(&number) {
+                queue.retain(|waiting| *waiting != number);
+                queue.push_front(number);
+            }
         }
     }
 
@@ -144,12 +146,17 @@ impl Shard {
         pack.deadline_us = NEVER;
         pack.failed_starts = 0;
         let _ = self.isolation.detach_workspace(&pack.identity);
+        if self.is_probe(number) {
+            return self.reset_probe(number);
+        }
+        let pack = &mut self.packs[number];
         for local in pack.rows.clone() {
             match std::mem::replace(&mut self.rows[local].task, Task::None) {
                 Task::AwaitProcess(task) => self.reset_in_new_process(local, task),
                 other => self.rows[local].task = other,
             }
         }
+        self.ask_waiting(number);
         self.note_started(number);
     }
 
@@ -157,9 +164,13 @@ impl Shard {
     pub(crate) fn start_failed(&mut self, number: usize, error: RowError) {
         let (error, _) = self.with_evidence(number, error);
         self.discard_process(number);
+        if self.is_probe(number) {
+            return self.probe_failed(number, &error);
+        }
         if self.creation.is_some() {
             return self.fail_creation(self.packs[number].rows.start, &error);
         }
+        let error = self.naming_rows(number, error);
         let pack = &mut self.packs[number];
         pack.failed_starts += 1;
         if pack.failed_starts < TRIES {

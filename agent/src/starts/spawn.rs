@@ -96,14 +96,15 @@ impl Shard {
         numbers::write_u64(&mut line, u64::from(self.rows[pack.rows.start].index));
         line.extend_from_slice(b",\"n\":");
         numbers::write_u64(&mut line, u64::from(self.settings.n));
-        line.extend_from_slice(b",\"rows\":1,\"workspace\":");
+        line.extend_from_slice(b",\"rows\":");
+        numbers::write_u64(&mut line, pack.rows.len() as u64);
+        line.extend_from_slice(b",\"workspace\":");
         if self.settings.isolated {
             line.extend_from_slice(b"\"/workspace\"");
         } else {
             strings::write(&mut line, &pack.identity.workspace.join("workspace").to_string_lossy());
         }
-        line.extend_from_slice(b",\"config\":");
-        line.extend_from_slice(self.config.of_row(pack.rows.start));
+        self.config.write(pack.rows.clone(), &mut line);
         line.extend_from_slice(b"}\n");
         line
     }

@@ -67,6 +67,21 @@ impl Stream {
         self.of(local)?.message.as_deref()
     }
 
+    /// Which message that is: rows of the same one can be asked together.
+    #[inline]
+    pub(crate) fn asked_in(&self, local: usize) -> Option<*const Message> {
+        self.of(local)?.message.as_ref().map(Rc::as_ptr)
+    }
+
+    /// Rows at the head of the queue that can be asked together with the first: those of its process and its message.
+    fn leading(&self, is_of_process: impl Fn(usize) -> bool) -> usize {
+        let message = self.waiting.front().and_then(|first| self.asked_in(*first));
+        let alike = |local: usize| {
+            is_of_process(local) && self.stage(local) == Some(Stage::Waiting) && self.asked_in(local) == message
+        };
+        self.waiting.iter().take_while(|local| alike(**local)).count()
+    }
+
     /// Notes a step's outcome.
     #[inline]
     pub(crate) fn note_step(&mut self, local: usize, reward: f64, terminated: bool, truncated: bool) {

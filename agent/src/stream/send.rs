@@ -45,10 +45,12 @@ impl Shard {
             SendKind::Step => self.step_work(head, request.offset, rows.len(), body)?,
             SendKind::Reset => self.reset_work(head, request.offset, rows.len(), body)?,
         };
+        let message = Message { encoding: request.encoding, work, rows, body: std::mem::take(body) };
+        self.check_vector(&message)?;
         if request.kind == SendKind::Reset {
             self.take_new_seed(head)?;
         }
-        Ok(Message { encoding: request.encoding, work, rows, body: std::mem::take(body) })
+        Ok(message)
     }
 
     /// A row has at most one thing out.

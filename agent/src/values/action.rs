@@ -27,18 +27,36 @@ impl ActionArray {
             lists::write(self.dtype, &self.shape, bytes, out);
             return false;
         }
+        self.write_head(&self.shape, bytes.len(), out);
+        true
+    }
+
+    /// Appends the actions of `count` rows as one value. With `raw` it refers to bytes that the caller appends after
+    /// the line, their number follows as the member `raw`, and true is returned; else it is a list.
+    pub fn write_rows(&self, bytes: &[u8], count: usize, raw: bool, out: &mut Vec<u8>) -> bool {
+        let shape = [&[count], self.shape.as_slice()].concat();
+        if raw {
+            self.write_head(&shape, bytes.len(), out);
+            out.extend_from_slice(b",\"raw\":");
+            numbers::write_u64(out, bytes.len() as u64);
+        } else {
+            lists::write(self.dtype, &shape, bytes, out);
+        }
+        raw
+    }
+
+    fn write_head(&self, shape: &[usize], length_bytes: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"$nd":[""#);
         out.extend_from_slice(self.dtype.code().as_bytes());
         out.extend_from_slice(br#"",["#);
-        for (position, length) in self.shape.iter().enumerate() {
+        for (position, length) in shape.iter().enumerate() {
             if position > 0 {
                 out.push(b',');
             }
             numbers::write_u64(out, *length as u64);
         }
         out.extend_from_slice(b"],0,");
-        numbers::write_u64(out, bytes.len() as u64);
+        numbers::write_u64(out, length_bytes as u64);
         out.extend_from_slice(b"]}");
-        true
     }
 }

@@ -6,6 +6,7 @@ use super::scan::Scanner;
 use super::strings;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
 
 /// Numpy's own limit.
 const DIMENSIONS_LIMIT: usize = 64;
@@ -20,7 +21,7 @@ pub struct Array<'a> {
     dimensions: [usize; DIMENSIONS_LIMIT],
     rank: usize,
     /// Bytes of all elements.
-    pub bytes: usize,
+    pub size_bytes: usize,
     data: Data<'a>,
 }
 
@@ -46,7 +47,7 @@ impl<'a> Array<'a> {
         let data = if scanner.peek() == b'"' { base64(scanner, bytes)? } else { raw(scanner, bytes)? };
         scanner.skip_space();
         scanner.expect(b']')?;
-        Ok(Self { dtype, dtype_text, dimensions, rank, bytes, data })
+        Ok(Self { dtype, dtype_text, dimensions, rank, size_bytes: bytes, data })
     }
 
     /// The lengths of its dimensions.
@@ -59,25 +60,33 @@ impl<'a> Array<'a> {
         matches!(self.data, Data::Raw { .. })
     }
 
+    /// The elements' bytes; those that follow the line are not copied.
+    pub fn bytes<'r>(&self, raw: &'r [u8]) -> Result<Cow<'r, [u8]>, Fault> {
+        if let Data::Raw { offset } = self.data {
+            return self.raw_bytes(offset, raw).map(Cow::Borrowed);
+        }
+        let mut bytes = Vec::new();
+        self.decode(raw, &mut bytes)?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    fn raw_bytes<'r>(&self, offset: usize, raw: &'r [u8]) -> Result<&'r [u8], Fault> {
+        raw.get(offset..offset.saturating_add(self.size_bytes)).ok_or_else(|| {
+            let end = offset.saturating_add(self.size_bytes);
+            Fault::new(format!("an array points at bytes {offset}..{end} of {} raw bytes", raw.len()))
+        })
+    }
+
     /// Appends the elements' bytes.
     pub fn decode(&self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         match self.data {
-            Data::Raw { offset } => {
-                let Some(bytes) = raw.get(offset..offset.saturating_add(self.bytes)) else {
-                    return Err(Fault::new(format!(
-                        "an array points at bytes {offset}..{} of {} raw bytes",
-                        offset.saturating_add(self.bytes),
-                        raw.len()
-                    )));
-                };
-                out.extend_from_slice(bytes);
-            }
+            Data::Raw { offset } => out.extend_from_slice(self.raw_bytes(offset, raw)?),
             Data::Base64(text) => {
                 let before = out.len();
                 // The decoder wants room for whole groups of three bytes.
                 out.resize(before + text.len() / 4 * 3, 0);
                 let written = STANDARD.decode_slice(text, &mut out[before..]).unwrap_or(usize::MAX);
-                if written != self.bytes {
+                if written != self.size_bytes {
                     out.truncate(before);
                     return Err(Fault::new("an array whose text is not base64 of its size"));
                 }
@@ -89,10 +98,15 @@ impl<'a> Array<'a> {
 
     /// Appends the tagged form with the bytes in base64.
     pub fn write_tagged(&self, bytes: &[u8], out: &mut Vec<u8>) {
+        self.write_part(self.shape(), bytes, out);
+    }
+
+    /// Appends the tagged form of a part of it: elements of its dtype in another shape.
+    pub fn write_part(&self, shape: &[usize], bytes: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"$nd":[""#);
         out.extend_from_slice(self.dtype_text);
         out.extend_from_slice(br#"",["#);
-        for (position, length) in self.shape().iter().enumerate() {
+        for (position, length) in shape.iter().enumerate() {
             if position > 0 {
                 out.push(b',');
             }

@@ -100,6 +100,22 @@ impl Element {
     }
 }
 
+/// Elements of one numeric dtype as those of another that the cast to was allowed before.
+pub fn cast(source: &[u8], from: Dtype, to: Dtype) -> Vec<u8> {
+    const DOUBLE: Dtype = Dtype::new(Kind::Float, 8);
+    const SINGLE: Dtype = Dtype::new(Kind::Float, 4);
+    // What environments mostly say and spaces mostly want.
+    if from == DOUBLE && to == SINGLE {
+        let doubles = source.as_chunks::<8>().0.iter();
+        return doubles.flat_map(|chunk| (f64::from_le_bytes(*chunk) as f32).to_le_bytes()).collect();
+    }
+    let mut out = Vec::with_capacity(source.len() / from.size.max(1) * to.size);
+    for element in source.chunks_exact(from.size.max(1)) {
+        Element::read(from, element).write(to, &mut out);
+    }
+    out
+}
+
 /// A number token as an element of the dtype, refused where its value would be lost.
 pub fn parse_number(token: &[u8], dtype: Dtype, out: &mut Vec<u8>) -> Result<(), Fault> {
     match dtype.kind {

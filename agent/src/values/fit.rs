@@ -2,7 +2,7 @@
 
 use super::array::Array;
 use super::dtype::Dtype;
-use super::elements::{self, Element};
+use super::elements::{self, Element, cast};
 use super::fault::{Fault, excerpt};
 use super::layout::{Field, Tree};
 use super::numbers;
@@ -52,16 +52,28 @@ fn dict(
     row: &mut [u8],
     scratch: &mut Vec<u8>,
 ) -> Result<(), Fault> {
+    members_of_dict(scanner, members, |scanner, member| node(fields, member, scanner, raw, row, scratch))
+}
+
+/// Takes an object with exactly the keys of a Dict space; calls back at the value of each.
+pub(super) fn members_of_dict<'a>(
+    scanner: &mut Scanner<'a>,
+    members: &[(String, Tree)],
+    mut each: impl FnMut(&mut Scanner<'a>, &Tree) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     scanner.expect(b'{').map_err(|_| misfit(scanner, "an object with the keys of its Dict space"))?;
     scanner.skip_space();
     let mut seen = vec![false; members.len()];
     let mut closed = scanner.peek() == b'}';
+    if closed {
+        scanner.at += 1;
+    }
     while !closed {
         let key = plain_key(scanner.key()?);
         let Some(position) = members.iter().position(|(name, _)| *name == key) else {
             return Err(Fault::new(format!("an observation with the key {key:?}, which its Dict space lacks")));
         };
-        node(fields, &members[position].1, scanner, raw, row, scratch)?;
+        each(scanner, &members[position].1)?;
         seen[position] = true;
         closed = scanner.closes(b'}')?;
     }
@@ -90,16 +102,7 @@ fn tuple(
     row: &mut [u8],
     scratch: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    let tagged = scanner.peek() == b'{';
-    if tagged {
-        scanner.at += 1;
-        scanner.skip_space();
-        if scanner.key()? != b"$tuple" {
-            return Err(misfit(scanner, "a tuple"));
-        }
-    }
-    scanner.expect(b'[').map_err(|_| misfit(scanner, "a tuple"))?;
-    scanner.skip_space();
+    let tagged = open_tuple(scanner)?;
     for (position, member) in members.iter().enumerate() {
         node(fields, member, scanner, raw, row, scratch)?;
         if scanner.closes(b']')? != (position + 1 == members.len()) {
@@ -114,6 +117,21 @@ fn tuple(
         scanner.expect(b'}')?;
     }
     Ok(())
+}
+
+/// Takes the opening of a tuple: true for `{"$tuple":[`, false for a plain list.
+pub(super) fn open_tuple(scanner: &mut Scanner<'_>) -> Result<bool, Fault> {
+    let tagged = scanner.peek() == b'{';
+    if tagged {
+        scanner.at += 1;
+        scanner.skip_space();
+        if scanner.key()? != b"$tuple" {
+            return Err(misfit(scanner, "a tuple"));
+        }
+    }
+    scanner.expect(b'[').map_err(|_| misfit(scanner, "a tuple"))?;
+    scanner.skip_space();
+    Ok(tagged)
 }
 
 fn field(field: &Field, scanner: &mut Scanner<'_>, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
@@ -153,15 +171,12 @@ fn typed(field: &Field, array: &Array<'_>, raw: &[u8], out: &mut Vec<u8>) -> Res
             field.dtype.code()
         )));
     }
-    let mut source = Vec::new();
-    array.decode(raw, &mut source)?;
-    for element in source.chunks_exact(array.dtype.size) {
-        Element::read(array.dtype, element).write(field.dtype, out);
-    }
+    out.extend_from_slice(&cast(&array.bytes(raw)?, array.dtype, field.dtype));
     Ok(())
 }
 
-fn nested(dtype: Dtype, shape: &[usize], scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+/// Takes nested lists of exactly that shape and appends their elements.
+pub(super) fn nested(dtype: Dtype, shape: &[usize], scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
     let Some((length, inner)) = shape.split_first() else {
         return scalar(dtype, scanner, out);
     };
@@ -218,7 +233,7 @@ pub fn tagged_float(scanner: &mut Scanner<'_>) -> Result<f64, Fault> {
 }
 
 #[cold]
-fn misfit(scanner: &Scanner<'_>, expected: &str) -> Fault {
+pub(super) fn misfit(scanner: &Scanner<'_>, expected: &str) -> Fault {
     let rest = &scanner.text[scanner.at.min(scanner.text.len())..];
     Fault::new(format!("an observation that does not fit: at '{}' expected {expected}", excerpt(rest)))
 }

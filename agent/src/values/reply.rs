@@ -126,7 +126,7 @@ pub fn reward(member: &Member<'_>, raw: &[u8]) -> Result<f64, Fault> {
         return Err(no_reward(text));
     }
     let array = Array::parse(&mut scanner)?;
-    if !array.dtype.is_numeric() || array.bytes != array.dtype.size {
+    if !array.dtype.is_numeric() || array.size_bytes != array.dtype.size {
         return Err(no_reward(text));
     }
     let mut bytes = Vec::new();

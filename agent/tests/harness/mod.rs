@@ -281,7 +281,7 @@ pub fn program(name: &str) -> String {
 
 /// Argv of a Python program with arguments.
 pub fn python<'a>(path: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
-    [&["/usr/bin/python3", "-S", "-u", path], arguments].concat()
+    [&["/usr/bin/python3", "-S", "-B", "-u", path], arguments].concat()
 }
 
 /// A head with members replaced.
@@ -295,7 +295,7 @@ pub fn merged(mut head: Value, changes: &Value) -> Value {
 /// Argv of the puppet with settings.
 pub fn puppet(settings: Value) -> Vec<String> {
     let path = program("puppet.py");
-    ["/usr/bin/python3", "-S", "-u", path.as_str(), &settings.to_string()].map(str::to_owned).to_vec()
+    ["/usr/bin/python3", "-S", "-B", "-u", path.as_str(), &settings.to_string()].map(str::to_owned).to_vec()
 }
 
 /// A started shard of puppets.
@@ -303,4 +303,46 @@ pub fn puppets(settings: Value, count: u32, changes: Value) -> (Agent, Value) {
     let argv = puppet(settings);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     Agent::started(&argv, count, changes)
+}
+
+/// A started shard of crews, `rows_per_process` rows in each process.
+pub fn crews(settings: Value, count: u32, rows_per_process: u32, changes: Value) -> (Agent, Value) {
+    let (agent, started) = try_crews(settings, count, json!(rows_per_process), changes);
+    assert_eq!(started["ok"], true, "start: {started}");
+    let mut agent = agent;
+    let fixed = agent.request(&json!({"op": "layout", "layout": started["layout"]}), b"");
+    assert_eq!(fixed.head["ok"], true, "layout: {}", fixed.head);
+    (agent, started)
+}
+
+/// A shard of crews and the reply to its start, whatever it is.
+pub fn try_crews(settings: Value, count: u32, rows_per_process: Value, changes: Value) -> (Agent, Value) {
+    let mut agent = Agent::new();
+    let path = program("crew.py");
+    let text = settings.to_string();
+    let head = agent.start_head(
+        &python(&path, &[&text]),
+        count,
+        merged(changes, &json!({"rows_per_process": rows_per_process})),
+    );
+    let started = agent.request(&head, b"{}").head;
+    (agent, started)
+}
+
+/// A head of a batch with a body of its own.
+pub fn batch_with(agent: &mut Agent, op: &str, changes: Value, body: &[u8]) -> Batch {
+    Batch::of(request_with(agent, op, changes, body))
+}
+
+/// The reply to a batch with a body of its own, whatever it is.
+pub fn request_with(agent: &mut Agent, op: &str, changes: Value, body: &[u8]) -> Frame {
+    let seq = agent.next_seq();
+    let base = match op {
+        "step" => json!({"actions": {"kind": "json"}}),
+        "call" => json!({"call": "call", "name": "render"}),
+        _ => json!({"seeds": null, "hard": false}),
+    };
+    let common = json!({"op": op, "seq": seq, "encoding": "json", "rows": null, "offset": 0});
+    let head = merged(merged(common, &base), &changes);
+    agent.request(&head, body)
 }

@@ -22,6 +22,18 @@ fn a_row_writes_its_quota_of_bytes_and_no_more_while_others_go_on() {
 }
 
 #[test]
+fn a_process_of_several_rows_may_use_what_they_may_together() {
+    let mut shard = Shard::isolated(json!({"workspace_bytes": 1 << 20, "workspace_inodes": 50}));
+    let argv = ["/sandpool/agent", "fill", "/workspace", "8388608"];
+    shard.ask("spawn", json!({"row": 0, "rows": 3, "argv": argv}));
+    let ended = shard.wait(0);
+    assert_eq!(parse_output(&ended), json!({"bytes": 3 << 20, "errno": NO_SPACE}));
+    shard.ask("spawn", json!({"row": 4, "rows": 3, "argv": ["/sandpool/agent", "touch", "/tmp", "500"]}));
+    let ended = shard.wait(4);
+    assert_eq!(parse_output(&ended), json!({"files": 150, "errno": NO_SPACE}));
+}
+
+#[test]
 fn without_isolation_the_same_program_writes_past_the_quota() {
     let mut shard = Shard::unisolated();
     let filled = fill(&mut shard, 0, "/run/rows/0/workspace", 4 << 20);

@@ -32,7 +32,7 @@ fn workspaces_must_be_an_absolute_path() {
 fn a_program_gets_its_folders_its_channel_and_a_session_and_is_killed() {
     let folder = std::env::temp_dir().join(format!("sandpool-unisolated-{}", std::process::id()));
     let isolation = Isolation::new(settings(Some(folder.clone()))).expect("no right is needed");
-    let id = isolation.identity(3, 0);
+    let id = isolation.identity(3, 0, 1);
     isolation.create_workspace(&id).expect("a workspace");
     let (channel, theirs) = UnixStream::pair().expect("a pair");
     let (mut output, their_output) = UnixStream::pair().expect("a pair");

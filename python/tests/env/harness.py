@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -77,6 +78,47 @@ class Line:
 
     def call(self, operation: str, name: str, **members: Any) -> dict[str, Any]:
         return self.ask({"id": 4, "op": operation, "name": name, **members})
+
+    def step_rows(self, actions: Any, rows: list[int] | None = None, **members: Any) -> dict[str, Any]:
+        return self.ask_rows({"op": "step", "rows": rows, "actions": actions, "deadline_ms": 20000, **members})
+
+    def step_array(self, actions: Any, rows: list[int] | None = None) -> dict[str, Any]:
+        """As the agent does: the actions as raw bytes after the line."""
+        data = actions.tobytes()
+        form = {"$nd": [actions.dtype.str, list(actions.shape), 0, len(data)]}
+        request = {"id": 5, "op": "step", "rows": rows, "actions": form, "raw": len(data), "deadline_ms": 20000}
+        answer = self.ask(json.dumps(request).encode() + b"\n" + data)
+        read: dict[str, Any] = self.read_arrays(answer)
+        return read
+
+    def reset_rows(self, seeds: list[int | None] | None = None, rows: list[int] | None = None, **members: Any) -> dict[str, Any]:
+        common = {"options": None, "hard": False, "deadline_ms": 20000}
+        return self.ask_rows({"op": "reset", "rows": rows, "seeds": seeds, **common, **members})
+
+    def call_rows(self, operation: str, name: str, rows: list[int] | None = None, **members: Any) -> dict[str, Any]:
+        return self.ask_rows({"op": operation, "name": name, "rows": rows, "deadline_ms": 20000, **members})
+
+    def ask_rows(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Ask a process of several rows; its arrays come back as numpy's."""
+        answer = self.ask({"id": 5, **request})
+        assert answer.pop("id") == 5
+        read: dict[str, Any] = self.read_arrays(answer)
+        return read
+
+    def read_arrays(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.read_arrays(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if value.keys() == {"$tuple"}:
+            return tuple(self.read_arrays(item) for item in value["$tuple"])
+        if value.keys() != {"$nd"}:
+            return {key: self.read_arrays(item) for key, item in value.items()}
+        import numpy as np
+
+        dtype, shape, *place = value["$nd"]
+        data = base64.b64decode(place[0]) if len(place) == 1 else self.raw[place[0] : place[0] + place[1]]
+        return np.frombuffer(data, dtype).reshape(shape)
 
     def close_channel(self) -> None:
         self.incoming.close()

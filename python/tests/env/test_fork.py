@@ -66,7 +66,7 @@ def end(*children: Child) -> None:
 def test_a_template_says_what_it_is_and_its_children_who_they_are(start: Any, tmp_path: Path) -> None:
     template = start(SHARED)
     hello = template.template(config={"a": 1})
-    assert (hello["ok"], hello["template"], hello["features"]) == (True, True, ["fork", "raw"])
+    assert (hello["ok"], hello["template"], hello["features"]) == (True, True, ["fork", "batch", "raw"])
     child = fork(template, 17, tmp_path)
     assert child.answer == {"id": 117, "ok": True, "pid": pid_of(child)}
     assert child.first is not None
@@ -76,7 +76,7 @@ def test_a_template_says_what_it_is_and_its_children_who_they_are(start: Any, tm
         "index": 17,
         "protocol": 1,
         "rows": 1,
-        "features": ["raw"],
+        "features": ["batch", "raw"],
     }
     end(child)
 

@@ -35,8 +35,9 @@ SPACES = {
     "sequence of discrete": spaces.Sequence(spaces.Discrete(4)),
     "graph": spaces.Graph(spaces.Box(-1, 1, (2,)), spaces.Discrete(3)),
     "graph without edges": spaces.Graph(spaces.Box(-1, 1, (2,)), None),
-    "one of": spaces.OneOf([spaces.Discrete(2), spaces.Box(-1, 1, (2,))]),
 }
+if hasattr(spaces, "OneOf"):  # Gymnasium 1.0 and later
+    SPACES["one of"] = spaces.OneOf([spaces.Discrete(2), spaces.Box(-1, 1, (2,))])
 
 
 def encoded(value: Any) -> Any:
@@ -113,6 +114,8 @@ def test_raw_actions_are_the_same_arrays() -> None:
     ],
 )
 def test_an_action_that_does_not_fit_is_refused_with_what_would(name: str, action: Any, said: str) -> None:
+    if name not in SPACES:
+        pytest.skip("this gymnasium has no such space")
     with pytest.raises(ValueError, match=f"(?s)the action .* does not fit .*{said}"):
         caster_of(SPACES[name])(action, b"")
 
@@ -139,7 +142,8 @@ def test_spaces_say_all_that_is_needed_to_make_them_again() -> None:
     assert (known["sequence"]["stack"], known["stacked sequence"]["stack"]) == (False, True)
     assert known["graph"]["edge"]["type"] == "Discrete"
     assert known["graph without edges"]["edge"] is None
-    assert [inner["type"] for inner in known["one of"]["spaces"]] == ["Discrete", "Box"]
+    if "one of" in known:
+        assert [inner["type"] for inner in known["one of"]["spaces"]] == ["Discrete", "Box"]
 
 
 def test_a_space_of_ones_own_is_its_repr_or_its_base() -> None:

@@ -31,8 +31,8 @@ export class SocketConnection {
     this.#socket = socket;
     this.#caller = opening.caller;
     this.#takesBinary = socket.protocol === STREAM_PROTOCOLS.binary;
-    // The library closes the socket itself, with the code of what was wrong in the frames.
-    socket.on("error", () => {});
+    // The library closes the socket itself then, with the code of what was wrong in the frames.
+    socket.on("error", () => this.#leave());
     socket.on("close", () => this.#leave());
     socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
     this.#attempt(() => this.#open(opening));

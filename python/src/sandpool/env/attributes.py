@@ -38,7 +38,28 @@ def set_attribute(target: Any, name: str, value: Any) -> None:
     setattr(target, name, value)
 
 
-def is_instance(layer: Any, path: str) -> bool:
+def has_attribute(target: Any, name: str) -> bool:
+    return any(hasattr(layer, name) for layer in layers(target))
+
+
+def call_by_name(target: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Call a function of the environment, or read an attribute that is none."""
+    if name in ("reset", "step", "close"):
+        raise ValueError(f"call of {name!r}: use the pool's own {name}() instead, which keeps its seeds and episodes right")
+    found = get_attribute(target, name)
+    if callable(found):
+        return found(*args, **kwargs)
+    if args or kwargs:
+        raise TypeError(f"{name!r} is a {type(found).__name__}, not a function; call it without arguments to read it")
+    return found
+
+
+def is_wrapped(target: Any, path: str) -> bool:
+    """Whether one of the environment's wrappers is of the class with that path."""
+    return any(_is_instance(layer, path) for layer in layers(target) if hasattr(layer, "env"))
+
+
+def _is_instance(layer: Any, path: str) -> bool:
     """Whether the layer is of the class with that path: the one it is defined at or one it is imported from."""
     module, _, name = path.rpartition(".")
     known = getattr(sys.modules.get(module), name, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from sandpool.env.decoding import decode
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def caster_of(space: Any) -> Caster:
-    """cast(tagged JSON, raw bytes) -> action, for the environment's action space."""
+    """cast(tagged JSON, raw bytes) -> action, for the environment's action space; None for one that announces none."""
+    if space is None:
+        return decode
     build = _CASTERS.get(space_kind(space))
     return build(space) if build is not None else decode
 
@@ -86,6 +89,7 @@ def _cast_tuple(space: Any) -> Caster:
 
 def _cast_dict(space: Any) -> Caster:
     casts = {}
+    kind = OrderedDict if isinstance(space.spaces, OrderedDict) else dict  # as Gymnasium's own iteration before 1.0
     for key, one in space.spaces.items():
         text = str(key)
         casts["$" + text if text[:1] == "$" else text] = (key, caster_of(one))
@@ -93,7 +97,7 @@ def _cast_dict(space: Any) -> Caster:
     def cast(value: Any, raw: bytes) -> Any:
         if type(value) is not dict or value.keys() != casts.keys():
             raise _does_not_fit(value, space, f"expected exactly the keys {', '.join(casts)}")
-        return {key: one(value[text], raw) for text, (key, one) in casts.items()}
+        return kind((key, one(value[text], raw)) for text, (key, one) in casts.items())
 
     return cast
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 READ_BYTES = 64 * 1024
+PIECES_AT_ONCE = 1000  # writev takes 1024
 
 
 class Channel:
@@ -77,13 +78,34 @@ class Channel:
         taken, self.descriptors = self.descriptors[:count], self.descriptors[count:]
         return taken
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | list[Any]) -> None:
+        """Write a reply, given whole or in pieces."""
+        if isinstance(data, list):
+            return self.write_pieces(data)
         try:
             sent = os.write(self.outgoing, data)
             if sent < len(data):
                 rest = memoryview(data)[sent:]
                 while rest:
                     rest = rest[os.write(self.outgoing, rest) :]
+        except (BrokenPipeError, ConnectionResetError):
+            flush_and_exit(0)  # the agent is gone
+        return None
+
+    def write_pieces(self, pieces: list[Any]) -> None:
+        """Write pieces as they are, for joining large ones would copy them once more."""
+        try:
+            for start in range(0, len(pieces), PIECES_AT_ONCE):
+                some = pieces[start : start + PIECES_AT_ONCE]
+                sent = os.writev(self.outgoing, some)
+                for piece in some:
+                    if sent >= len(piece):
+                        sent -= len(piece)
+                        continue
+                    rest = memoryview(piece)[sent:]
+                    sent = 0
+                    while rest:
+                        rest = rest[os.write(self.outgoing, rest) :]
         except (BrokenPipeError, ConnectionResetError):
             flush_and_exit(0)  # the agent is gone
 

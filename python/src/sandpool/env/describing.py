@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from sandpool.env.encoding import Output, encode
@@ -13,23 +14,37 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 
 
-def describe(environment: Any) -> str:
+def describe(target: Any, features: tuple[str, ...] = (), rows: int = 1) -> str:
     """The members of a hello reply that say what the environment is, as JSON text without the braces."""
-    spec = getattr(environment, "spec", None)
-    metadata = getattr(environment, "metadata", None)
-    render_mode = getattr(environment, "render_mode", None)
-    known = {
-        "observation_space": space_of(getattr(environment, "observation_space", None)),
-        "action_space": space_of(getattr(environment, "action_space", None)),
-        "metadata": dict(metadata) if isinstance(metadata, dict) else {},
+    return members_of_hello(announced_by(target), features, rows)
+
+
+def announced_by(target: Any) -> dict[str, Any]:
+    """What an environment announces, as values that can be encoded."""
+    spec = getattr(target, "spec", None)
+    name = spec if isinstance(spec, str) else getattr(spec, "id", None)
+    metadata = getattr(target, "metadata", None)
+    render_mode = getattr(target, "render_mode", None)
+    return {
+        "observation_space": space_of(getattr(target, "observation_space", None)),
+        "action_space": space_of(getattr(target, "action_space", None)),
+        "metadata": {key: _plain(value) for key, value in metadata.items()} if isinstance(metadata, dict) else {},
         "render_mode": render_mode if isinstance(render_mode, str) else None,
-        "spec": getattr(spec, "id", None) if not isinstance(spec, str) else spec,
+        "spec": name if isinstance(name, str) else None,
     }
+
+
+def members_of_hello(announced: dict[str, Any], features: tuple[str, ...], rows: int) -> str:
     output = Output()
     output.lenient = True
-    features = '["raw","render"]' if known["render_mode"] is not None else '["raw"]'
-    members = ",".join(f'"{name}":{encode(value, output)}' for name, value in known.items())
-    return f'"protocol":{PROTOCOL},"features":{features},"rows":1,{members}'
+    known = [*features, "raw", *(["render"] if announced["render_mode"] is not None else [])]
+    members = ",".join(f'"{name}":{encode(value, output)}' for name, value in announced.items())
+    return f'"protocol":{PROTOCOL},"features":{encode(known, output)},"rows":{rows},{members}'
+
+
+def _plain(value: Any) -> Any:
+    """A member of an enumeration, such as Gymnasium's AutoresetMode, as its value."""
+    return value.value if isinstance(value, Enum) else value
 
 
 def space_kind(space: Any) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # annotations are never evaluated, so their forms may be newe
     _Encoder = Callable[[Any, "Output"], str]
 
 RAW_FROM_BYTES = 1024  # below it base64 in the line is cheaper for both sides than a second piece
+PIECES_FROM_BYTES = 64 * 1024  # from here on joining the pieces of a reply costs more than writing them as they are
 DIGITS_MAX = 400
 _TOO_BIG: int = 10**DIGITS_MAX
 HEADS_MAX = 4096
@@ -25,7 +26,7 @@ class Output:
     """One reply while it is built: the arrays that follow its line, and how strict it is."""
 
     def __init__(self) -> None:
-        self.chunks: list[bytes] = []
+        self.chunks: list[Any] = []  # bytes, or memoryviews that are written before the environment runs again
         self.size = 0
         self.lenient = False  # in info and metadata: what cannot be sent becomes its repr, and no array goes raw
         self.warned: Any = set()
@@ -36,25 +37,43 @@ class Output:
             self.size = 0
         self.lenient = False
 
-    def finish(self, text: str, info: Any = False) -> bytes:
-        """Close the reply `text`, with its info where there is one, and append the raw bytes."""
+    def finish(self, text: str, info: Any = False) -> bytes | list[Any]:
+        """Close the reply `text`, with its info where there is one, and append the raw bytes: one piece, or many where they are large."""
         if info is not False:
             text += ',"info":' + (self.encode_info(info) if info else "{}")
         try:
             if not self.chunks:
                 return (text + "}\n").encode()
-            return b"".join([f'{text},"raw":{self.size}}}\n'.encode(), *self.chunks])
-        except UnicodeEncodeError as error:
-            around = ascii(text[max(0, error.start - 20) : error.end + 20])
-            raise ValueError(
-                f"text with a lone surrogate near {around} cannot be sent; decode with errors='replace' or send bytes"
-            ) from None
+            pieces = [f'{text},"raw":{self.size}}}\n'.encode(), *self.chunks]
+            return b"".join(pieces) if self.size < PIECES_FROM_BYTES else pieces
+        except UnicodeEncodeError:
+            check_text(text)
+            raise
+
+    def array(self, head: str, size: int, pieces: Any) -> str:
+        """The `$nd` form whose text begins with `head`, of `size` bytes in some pieces: in the line if short, else after it."""
+        if size < RAW_FROM_BYTES or self.lenient:
+            return f'{head}"{base64_text(b"".join(pieces))}"]}}'
+        offset = self.size
+        self.chunks.extend(pieces)
+        self.size += size
+        return f"{head}{offset},{size}]}}"
 
     def encode_info(self, info: Any) -> str:
         if not isinstance(info, dict):
             raise TypeError(f"info is {info!r:.200} ({type(info).__name__}); expected a dict")
         self.lenient = True
         return encode(info, self)
+
+
+def check_text(text: str) -> str:
+    """The text, if it can be sent. Raises ValueError for a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        around = ascii(text[max(0, error.start - 20) : error.end + 20])
+        raise ValueError(f"text with a lone surrogate near {around} cannot be sent; decode with errors='replace' or send bytes") from None
+    return text
 
 
 def encode(value: Any, output: Output) -> str:
@@ -95,7 +114,7 @@ def _encode_text(value: str, output: Output) -> str:
 
 
 def _encode_bytes(value: Any, output: Output) -> str:
-    return f'{{"$bytes":"{base64(bytes(value))}"}}'
+    return f'{{"$bytes":"{base64_text(bytes(value))}"}}'
 
 
 def _encode_list(value: Any, output: Output) -> str:
@@ -147,14 +166,21 @@ def _encode_array(value: Any, output: Output) -> str:
             return _encode_odd_array(value, output)
         if len(_ARRAY_HEADS) >= HEADS_MAX:
             _ARRAY_HEADS.clear()
-        head = _ARRAY_HEADS[key] = f'{{"$nd":["{value.dtype.str}",{json.dumps(list(value.shape))},'.replace(" ", "")
-    data = value.tobytes()
-    if len(data) < RAW_FROM_BYTES or output.lenient:
-        return f'{head}"{base64(data)}"]}}'
-    offset = output.size
-    output.chunks.append(data)
-    output.size += len(data)
-    return f"{head}{offset},{len(data)}]}}"
+        head = _ARRAY_HEADS[key] = array_head(value.dtype, value.shape)
+    size = value.nbytes
+    if size < RAW_FROM_BYTES or output.lenient:
+        return f'{head}"{base64_text(value.tobytes())}"]}}'
+    return output.array(head, size, (bytes_of(value),))
+
+
+def array_head(dtype: Any, shape: tuple[int, ...]) -> str:
+    return f'{{"$nd":["{dtype.str}",[{",".join(map(str, shape))}],'
+
+
+def bytes_of(array: Any) -> Any:
+    """Its bytes in C order: a view where they lie so, else a copy."""
+    plain = array.dtype.kind in "biufc" and array.flags.c_contiguous and array.ndim and array.size
+    return memoryview(array).cast("B") if plain else array.tobytes()
 
 
 def _is_odd(dtype: Any) -> bool:
@@ -192,7 +218,7 @@ def _encode_foreign(value: Any, output: Output) -> str:
     return quote(ascii(value)[:1000])
 
 
-def base64(data: bytes) -> str:
+def base64_text(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode()
 
 

@@ -6,10 +6,6 @@ import inspect
 import sys
 from typing import TYPE_CHECKING
 
-from sandpool.env.casting import caster_of
-from sandpool.env.decoding import decode
-from sandpool.env.describing import describe
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -23,8 +19,8 @@ class Environment:
         self.reset = reset
         self.step = step
         self.close: Callable[[], Any] | None = None
-        self.cast: Callable[[Any, bytes], Any] = decode
-        self.description = describe(None)
+        self.announced: Any = None  # the object whose spaces, metadata and render mode hello tells
+        self.action_space: Any = None
 
     def reseed(self, seed: int) -> None:
         core = getattr(self.target, "unwrapped", self.target)
@@ -45,10 +41,8 @@ def environment_of(given: Any) -> Environment:
     environment = Environment(given, _reset_of(given.reset, False, strict, getattr(given, "seed", None)), given.step)
     close = getattr(given, "close", None)
     environment.close = close if callable(close) else None
-    action_space = getattr(given, "action_space", None)
-    if action_space is not None:
-        environment.cast = caster_of(action_space)
-    environment.description = describe(given)
+    environment.announced = given
+    environment.action_space = getattr(given, "action_space", None)
     return environment
 
 

@@ -12,27 +12,35 @@ if TYPE_CHECKING:
 
 MESSAGE_MAX = 8 * 1024
 TRACEBACK_MAX = 32 * 1024
-_OWN_FILES = os.path.join(os.path.dirname(__file__), "")
+OWN_FILES = os.path.join(os.path.dirname(__file__), "")
 
 
 def error_line(identity: Any, kind: str, error: BaseException) -> bytes:
     """An error reply. Memory may be short, so it has a form that needs almost none."""
     try:
-        cls = type(error)
-        name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-        trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
-            trace = trace.tb_next
-        known = {
-            "kind": kind,
-            "type": name,
-            "message": text_of(error)[:MESSAGE_MAX],
-            "traceback": without_surrogates("".join(traceback.format_exception(cls, error, trace)))[-TRACEBACK_MAX:],
-        }
-        return (json.dumps({"id": identity, "error": known}).encode()) + b"\n"
+        return b'{"id":%s,"error":%s}\n' % (json.dumps(identity).encode(), error_text(kind, error).encode())
     except MemoryError:
         head = b'{"id":%d' % identity if type(identity) is int else b'{"id":null'
         return head + b',"error":{"kind":"oom","type":"MemoryError","message":"out of memory","traceback":null}}\n'
+
+
+def kind_of(error: BaseException) -> str:
+    return "oom" if isinstance(error, MemoryError) else getattr(error, "sandpool_kind", "exception")
+
+
+def error_text(kind: str, error: BaseException) -> str:
+    """The members of an error as JSON."""
+    cls = type(error)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OWN_FILES):
+        trace = trace.tb_next
+    known = {
+        "kind": kind,
+        "type": cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}",
+        "message": text_of(error)[:MESSAGE_MAX],
+        "traceback": without_surrogates("".join(traceback.format_exception(cls, error, trace)))[-TRACEBACK_MAX:],
+    }
+    return json.dumps(known)
 
 
 def text_of(error: BaseException) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sandpool.env.attributes import get_attribute, is_instance, layers, set_attribute
+from sandpool.env.attributes import call_by_name, get_attribute, has_attribute, is_wrapped, set_attribute
+from sandpool.env.casting import caster_of
 from sandpool.env.decoding import decode
+from sandpool.env.describing import describe
 from sandpool.env.encoding import NON_FINITE, Output, encode
 from sandpool.env.environments import five_values, plain_reward
 from sandpool.env.generators import reseed_generators
 from sandpool.env.lines import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, ClassVar
+    from typing import Any
 
     from sandpool.env.environments import Environment
 
@@ -22,18 +23,35 @@ if TYPE_CHECKING:
 class Row:
     """Each method answers one request; its errors are the session's to report."""
 
-    HANDLERS: ClassVar[dict[str, Callable[[Row, Any, dict[str, Any], bytes], bytes]]] = {}
+    operations = frozenset(("step", "reset", "call", "get", "set", "has", "wrapped", "measure"))
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
+        self.target = environment.target
+        self.cast = caster_of(environment.action_space)
         self.seeded = False
         self.output = Output()
 
-    def step(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        environment = self.environment
+    def describe(self, features: tuple[str, ...]) -> str:
+        return describe(self.environment.announced, features)
+
+    def answer(self, operation: str, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
+        if operation == "step":
+            return self.step(identity, request, raw)
+        reply: bytes | list[Any] = getattr(self, operation)(identity, request, raw)
+        return reply
+
+    def reseed(self, seed: int) -> None:
+        self.environment.reseed(seed)
+
+    def close(self) -> None:
+        if self.environment.close is not None:
+            self.environment.close()
+
+    def step(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
         if "action" not in request:
             raise ValueError(f"step has no member action; received the members {', '.join(request)}")
-        result = environment.step(environment.cast(request["action"], raw))
+        result = self.environment.step(self.cast(request["action"], raw))
         if type(result) is tuple and len(result) == 5:
             observation, reward, terminated, truncated, info = result
         else:
@@ -50,10 +68,9 @@ class Row:
         )
         return output.finish(text, info)
 
-    def reset(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
+    def reset(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
         seed = request.get("seed")
-        if seed is not None and (type(seed) is not int or not 0 <= seed < 2**53):
-            raise ValueError(f"seed is {seed!r:.80}; expected null or an integer from 0 to 2**53-1")
+        check_seed(seed)
         if not self.seeded and seed is not None:
             reseed_generators(seed)
             self.seeded = True
@@ -62,43 +79,38 @@ class Row:
         output.start()
         return output.finish(f'{{"id":{json.dumps(identity)},"obs":{encode(observation, output)}', info)
 
-    def call(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        name = name_of(request)
-        if name in ("reset", "step", "close"):
-            raise ValueError(f"call of {name!r}: use the pool's own {name}() instead, which keeps its seeds and episodes right")
+    def measure(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
+        from sandpool.env.measure import measure
+
+        members = measure(self.environment)
+        return (json.dumps({"id": identity, **members}) + "\n").encode()
+
+    def call(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
         args = decode(request.get("args") or [], raw)
         kwargs = decode(request.get("kwargs") or {}, raw)
-        found = get_attribute(self.environment.target, name)
-        if callable(found):
-            found = found(*args, **kwargs)
-        elif args or kwargs:
-            raise TypeError(f"{name!r} is a {type(found).__name__}, not a function; call it without arguments to read it")
-        return self.result(identity, found)
+        return self.result(identity, call_by_name(self.target, name_of(request), args, kwargs))
 
-    def get_value(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        return self.result(identity, get_attribute(self.environment.target, name_of(request)))
+    def get(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
+        return self.result(identity, get_attribute(self.target, name_of(request)))
 
-    def set_value(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
+    def set(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
         if "value" not in request:
             raise ValueError("set has no member value; expected the attribute's new value there")
-        set_attribute(self.environment.target, name_of(request), decode(request["value"], raw))
+        set_attribute(self.target, name_of(request), decode(request["value"], raw))
         return self.result(identity, None)
 
-    def has_name(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        name = name_of(request)
-        return self.result(identity, any(hasattr(layer, name) for layer in layers(self.environment.target)))
+    def has(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
+        return self.result(identity, has_attribute(self.target, name_of(request)))
 
-    def is_wrapped(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
-        path = name_of(request)
-        wrappers = [layer for layer in layers(self.environment.target) if hasattr(layer, "env")]
-        return self.result(identity, any(is_instance(layer, path) for layer in wrappers))
+    def wrapped(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
+        return self.result(identity, is_wrapped(self.target, name_of(request)))
 
-    def result(self, identity: Any, value: Any) -> bytes:
+    def result(self, identity: Any, value: Any) -> bytes | list[Any]:
         output = self.output
         output.start()
         return output.finish(f'{{"id":{json.dumps(identity)},"result":{encode(value, output)}')
 
 
-Row.HANDLERS.update(
-    {"reset": Row.reset, "call": Row.call, "get": Row.get_value, "set": Row.set_value, "has": Row.has_name, "wrapped": Row.is_wrapped}
-)
+def check_seed(seed: Any) -> None:
+    if seed is not None and (type(seed) is not int or not 0 <= seed < 2**53):
+        raise ValueError(f"seed is {seed!r:.80}; expected null or an integer from 0 to 2**53-1")

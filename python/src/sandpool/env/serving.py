@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING
 
 from sandpool.env.claiming import open_channel
 from sandpool.env.environments import environment_of, environment_of_functions
+from sandpool.env.forms import Form, MadeForm
 from sandpool.env.session import Session
 
 if TYPE_CHECKING:
@@ -28,46 +28,34 @@ def serve(
 ) -> NoReturn:
     """Answer the agent's requests until it closes the channel, then exit; never returns.
 
-    Give exactly one of: an environment object with `reset` and `step`; the functions `reset` and `step`; `make`.
-    `make(config)` runs once, before the pool forks the process; `make(index, config)` runs in each process.
-    `close()` is called at the end (an object's own `close` otherwise). `reseed(seed)` is called when a fork or a restore asks
-    for a new random stream. `make_vec`, `partial_reset` and `row_seeds` are reserved for vectorised environments.
+    Give exactly one of: an environment object with `reset` and `step`; the functions `reset` and `step`; `make`; `make_vec`.
+    `make(config)` runs once, before the pool forks the process; `make(index, config)` runs in each process. With either a process
+    can hold several environments. `make_vec(num_envs, config)`, if it likes also `index`, the first row, makes a vectorised
+    environment in each process; `partial_reset` and `row_seeds` say that its reset understands `options={"reset_mask": …}` and
+    a list of seeds. `close()` is called at the end (an object's own `close` otherwise). `reseed(seed)` is called when a fork or
+    a restore asks for a new random stream.
 
-    Raises TypeError for another combination, NotImplementedError for `make_vec`.
+    Raises TypeError for another combination.
 
     Example: `serve(make=lambda config: gymnasium.make("CartPole-v1"))`.
     """
-    if make_vec is not None or partial_reset or row_seeds:
-        raise NotImplementedError("serve(make_vec=…) is not available in this version; give make=… and one environment a process instead")
-    forms = [environment is not None, reset is not None or step is not None, make is not None]
+    given = {"environment": environment, "reset": reset, "step": step, "make": make, "make_vec": make_vec}
+    forms = [environment is not None, reset is not None or step is not None, make is not None, make_vec is not None]
     if sum(forms) != 1 or (forms[1] and (reset is None or step is None)):
         raise TypeError(
-            "serve() takes exactly one of: an environment object, reset= with step=, or make=; "
-            f"received environment={environment!r:.80}, reset={reset!r:.80}, step={step!r:.80}, make={make!r:.80}"
+            "serve() takes exactly one of: an environment object, reset= with step=, make= or make_vec=; "
+            f"received {', '.join(f'{name}={value!r:.80}' for name, value in given.items() if value is not None) or 'none'}"
         )
-    if environment is not None:
-        ready = environment_of(environment)
-        session = Session(lambda index, config: ready, False, close, reseed)
+    if (partial_reset or row_seeds) and make_vec is None:
+        raise TypeError("partial_reset and row_seeds say what a vectorised environment can do; give them with make_vec=")
+    if make_vec is not None:
+        from sandpool.env.vector import VectorForm
+
+        form: Form = VectorForm(make_vec, close, reseed, partial_reset, row_seeds)
     elif make is not None:
-        maker, in_each_process = _maker_of(make)
-        session = Session(lambda index, config: environment_of(maker(index, config)), in_each_process, close, reseed)
+        form = MadeForm(make, close, reseed)
+    elif environment is not None:
+        form = Form(environment_of(environment), close, reseed)
     else:
-        functions = environment_of_functions(reset, step)
-        session = Session(lambda index, config: functions, False, close, reseed)
-    session.run(open_channel())
-
-
-def _maker_of(make: Callable[..., Any]) -> tuple[Callable[[Any, Any], Any], bool]:
-    """`make` as a function of index and config, and whether it is run in each process rather than in the template."""
-    parameters = inspect.signature(make).parameters
-    places = [p.name for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [name for name in places if parameters[name].default is inspect.Parameter.empty]
-    if len(required) > 2:
-        raise TypeError(f"make takes {', '.join(required)}; expected make(index, config), make(config) or make()")
-    if places[:2] == ["index", "config"] or len(required) == 2:
-        return make, True
-    if places[:1] == ["index"]:
-        return lambda index, config: make(index), True
-    if required or places[:1] == ["config"]:
-        return lambda index, config: make(config), False
-    return lambda index, config: make(), False
+        form = Form(environment_of_functions(reset, step), close, reseed)
+    Session(form).run(open_channel())

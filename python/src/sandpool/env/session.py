@@ -12,37 +12,29 @@ from typing import TYPE_CHECKING
 from sandpool.env.channel import Channel, close_all
 from sandpool.env.decoding import decode
 from sandpool.env.describing import describe
-from sandpool.env.errors import error_line, refuse_fork
+from sandpool.env.errors import error_line, kind_of, refuse_fork
 from sandpool.env.exiting import flush_and_exit
 from sandpool.env.forking import fork_blockers, fork_orphan
 from sandpool.env.generators import freshen_generators, import_generators, reseed_generators
 from sandpool.env.identity import enter_identity, home_in
 from sandpool.env.lines import BadLineError, parse_line
-from sandpool.env.row import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
     from sandpool.env.environments import Environment
+    from sandpool.env.forms import Form, Served
 
 
 class Session:
     """Answers one request after another; a fork goes on with the same conversation on a channel of its own."""
 
-    def __init__(
-        self,
-        make: Callable[[Any, Any], Environment],
-        in_each_process: bool,
-        close: Callable[[], Any] | None,
-        reseed: Callable[[int], Any] | None,
-    ) -> None:
-        self.make = make
-        self.in_each_process = in_each_process
-        self.user_close = close
-        self.user_reseed = reseed
-        self.row: Row | None = None
+    def __init__(self, form: Form) -> None:
+        self.form = form
+        self.served: Served | None = None
         self.is_template = False
+        self.shared: Environment | None = None
         self.config: Any = None
 
     def run(self, channel: Channel) -> NoReturn:
@@ -55,7 +47,7 @@ class Session:
             reply = self.answer(line)
             self.channel.write(reply)
 
-    def answer(self, line: bytes) -> bytes:
+    def answer(self, line: bytes) -> bytes | list[Any]:
         """The reply to one request line, newline included."""
         identity = None
         try:
@@ -63,21 +55,18 @@ class Session:
             identity = request.get("id")
             operation = request.get("op")
             raw = self.channel.read_exactly(request["raw"]) if "raw" in request else b""
-            if operation == "step":
-                return (self.row or self.made(identity)).step(identity, request, raw)
             handler = _HANDLERS.get(operation) if isinstance(operation, str) else None
             if handler is not None:
                 return handler(self, identity, request, raw)
-            if operation in Row.HANDLERS:
-                return Row.HANDLERS[operation](self.made(identity), identity, request, raw)
-            known = sorted([*_HANDLERS, *Row.HANDLERS])
-            raise ValueError(f"op {operation!r:.80} is unknown; this environment answers {', '.join(known)}, step")
+            served = self.served or self.begin(identity, request)
+            if operation not in served.operations:
+                known = ", ".join(sorted([*_HANDLERS, *served.operations]))
+                raise ValueError(f"op {operation!r:.80} is unknown; this environment answers {known}")
+            return served.answer(operation, identity, request, raw)
         except BadLineError as error:
             return error_line(None, "protocol", error)
-        except MemoryError as error:
-            return error_line(identity, "oom", error)
         except Exception as error:
-            return error_line(identity, "exception", error)
+            return error_line(identity, kind_of(error), error)
 
     def hello(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         if request.get("template"):
@@ -86,38 +75,42 @@ class Session:
         workspace = request.get("workspace")
         if isinstance(workspace, str) and os.path.isdir(workspace):
             os.chdir(home_in(workspace))  # a spawned program starts where its code is
-        row = self.row or self.begin(identity, request.get("index"), decode(request.get("config"), raw))
-        return f'{{"id":{json.dumps(identity)},"ok":true,{row.environment.description}}}\n'.encode()
+        self.config = decode(request.get("config"), raw)
+        served = self.served or self.begin(identity, request, raw)
+        return f'{{"id":{json.dumps(identity)},"ok":true,{served.describe(self.form.features)}}}\n'.encode()
 
     def hello_of_template(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         """Make what every environment shares, then stand still, ready to be forked."""
         self.is_template = True
         self.config = decode(request.get("config"), raw)
-        if self.row is None and not self.in_each_process and not request.get("config_per_row"):
-            self.begin(identity, None, self.config)
+        if self.shared is None and self.form.is_shared and not request.get("config_per_row"):
+            try:
+                self.shared = self.form.make(0, self.config)
+            except Exception as error:
+                self.give_up(identity, error)
         import_generators()
         blockers = fork_blockers(self.channel)
         if blockers:
             return refuse_fork(identity, blockers)
         gc.collect()
         gc.freeze()
-        known = self.row.environment.description if self.row else describe(None)
-        known = known.replace('"features":[', '"features":["fork",', 1)
+        known = describe(self.shared.announced if self.shared else None, ("fork", *self.form.features))
         return f'{{"id":{json.dumps(identity)},"ok":true,"template":true,{known}}}\n'.encode()
 
-    def begin(self, identity: Any, index: Any, config: Any) -> Row:
-        """Make the environment. A program that cannot says so with its traceback, which tells it from one that has no hello, and ends."""
+    def begin(self, identity: Any, request: dict[str, Any], raw: bytes = b"") -> Served:
+        """Make what is served, by the members of hello or fork; by their defaults if the program was asked for something else first."""
         try:
-            self.row = Row(self.make(0 if index is None else index, config))
+            configs = decode(request["configs"], raw) if "configs" in request else None
+            self.served = self.form.begin(request.get("index") or 0, request.get("rows") or 1, self.config, configs, self.shared)
         except Exception as error:
-            traceback.print_exc()
-            self.channel.write(error_line(identity, "oom" if isinstance(error, MemoryError) else "exception", error))
-            flush_and_exit(1)
-        return self.row
+            self.give_up(identity, error)
+        return self.served
 
-    def made(self, identity: Any) -> Row:
-        """The environment, made now if the program was asked for something before hello."""
-        return self.row or self.begin(identity, None, None)
+    def give_up(self, identity: Any, error: Exception) -> NoReturn:
+        """An environment that cannot be made: say so with its traceback, which tells it from a program that has no hello, and end."""
+        traceback.print_exc()
+        self.channel.write(error_line(identity, kind_of(error), error))
+        flush_and_exit(1)
 
     def fork(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         """Copy this process; the parent answers the request, the child says hello on its own channel."""
@@ -154,19 +147,20 @@ class Session:
             freshen_generators()
             if request.get("reseed") is not None:
                 self.reseed(request["reseed"])
-            config = decode(request["config"], raw) if "config" in request else self.config
-            row = self.row or self.begin(0, request["index"], config)
-            return f'{{"id":0,"ok":true,"index":{request["index"]},"pid":{os.getpid()},{row.environment.description}}}\n'.encode()
+            if "config" in request:
+                self.config = decode(request["config"], raw)
+            known = self.begin(0, request, raw).describe(self.form.features)
+            return f'{{"id":0,"ok":true,"index":{request["index"]},"pid":{os.getpid()},{known}}}\n'.encode()
         except BaseException:
             traceback.print_exc()
             flush_and_exit(1)
 
     def reseed(self, seed: int) -> None:
         reseed_generators(seed)
-        if self.row is not None:
-            self.row.environment.reseed(seed)
-        if self.user_reseed is not None:
-            self.user_reseed(seed)
+        if self.shared is not None:
+            self.shared.reseed(seed)
+        if self.form.reseed is not None:
+            self.form.reseed(seed)
 
     def close(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         reply = f'{{"id":{json.dumps(identity)},"ok":true}}\n'.encode()
@@ -191,12 +185,12 @@ class Session:
         flush_and_exit(0)
 
     def close_environment(self) -> None:
-        if self.is_template or self.row is None:
+        if self.is_template or self.served is None:
             return
-        if self.user_close is not None:
-            self.user_close()
-        elif self.row.environment.close is not None:
-            self.row.environment.close()
+        if self.form.close is not None:
+            self.form.close()
+        else:
+            self.served.close()
 
 
 _HANDLERS: dict[str, Callable[[Session, Any, dict[str, Any], bytes], bytes]] = {

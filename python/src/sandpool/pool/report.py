@@ -28,7 +28,7 @@ class Reporter:
     def report(self, errors: RowErrors, result: object) -> None:
         """Tell the user of the failed rows of one batch; `result` goes into the exception."""
         if self._raises:
-            raise RowsFailedError(_describe(errors), errors=errors, result=result)
+            raise RowsFailedError(describe_errors(errors), errors=errors, result=result)
         fresh: dict[str, RowErrors] = {}
         for row, error in errors.items():
             kind = str(error.get("kind"))
@@ -36,11 +36,12 @@ class Reporter:
                 fresh.setdefault(kind, {})[row] = error
         for kind, rows in fresh.items():
             self._warned.add(kind)
-            message = f"{_describe(rows)}\n  Further failures of kind {escape_untrusted(kind)} are only in .errors and infos."
+            message = f"{describe_errors(rows)}\n  Further failures of kind {escape_untrusted(kind)} are only in .errors and infos."
             warnings.warn(message, SandpoolWarning, stacklevel=4)
 
 
-def _describe(errors: RowErrors) -> str:
+def describe_errors(errors: RowErrors) -> str:
+    """Say in a few lines, safe for a terminal, which rows failed and how the first one did."""
     first = min(errors)
     error = errors[first]
     more = f" (and {len(errors) - 1} more: {_list_rows(sorted(errors)[1:])})" if len(errors) > 1 else ""

@@ -52,7 +52,8 @@ def _path_of(item: object) -> Path:
 def _path_of_module(module: ModuleType) -> Path:
     if "." in module.__name__:
         raise InvalidValueError(f"code= has the module {module.__name__}, a part of a package; expected the package itself.")
-    if not module.__file__:
+    file = getattr(module, "__file__", None)
+    if not file:
         raise InvalidValueError(f"code= has the module {module.__name__}, which has no file; expected one with a file, or a path.")
-    path = Path(module.__file__)
+    path = Path(file)
     return path.parent if path.name == "__init__.py" else path

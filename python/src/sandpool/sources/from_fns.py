@@ -26,13 +26,15 @@ _REQUIREMENT_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 Thunks = Sequence[Callable[[], Any]]
 
 
-def open_fns_pool(fns: Thunks, *, requirements: Sequence[str] = (), code: Code = (), monitor: bool = False, **options: Any) -> RLPool:
+def open_fns_pool(
+    fns: Thunks, *, requirements: Sequence[str] | None = None, code: Code = (), monitor: bool = False, **options: Any
+) -> RLPool:
     """Make a pool whose row i is the environment that ``fns[i]()`` makes inside the sandbox.
 
     Args:
         fns: functions without arguments. They are sent with cloudpickle, so lambdas and closures will do; nothing comes back pickled.
-        requirements: packages to install in the sandbox besides the client's own numpy, gymnasium and cloudpickle. One that names
-            one of these three takes its place.
+        requirements: packages for the sandbox. None: the client's versions of numpy, gymnasium and cloudpickle. A list: those, and
+            these, of which one that names one of the three takes its place. An empty list: whatever the interpreter has.
         code: files, folders or modules of your own that the thunks import; see `copy_code`.
         monitor: whether each environment tells its episodes' statistics, as `sandpool.sources.programs.monitor.Monitor` does.
         options: those of RLPool. `n`, if given, must be the number of thunks.
@@ -59,7 +61,7 @@ def open_fns_pool(fns: Thunks, *, requirements: Sequence[str] = (), code: Code =
 
 
 def write_fns_environment(
-    folder: Path, fns: Thunks, *, requirements: Sequence[str] = (), code: Code = (), monitor: bool = False
+    folder: Path, fns: Thunks, *, requirements: Sequence[str] | None = None, code: Code = (), monitor: bool = False
 ) -> tuple[Path, int]:
     """Write the environment of thunks into an empty folder; return the folder and the number of rows. Arguments as for `open_fns_pool`."""
     thunks = _checked(fns)
@@ -70,12 +72,15 @@ def write_fns_environment(
     about = {"python": list(sys.version_info[:2]), "monitor": bool(monitor)}
     (folder / "sandpool_fns.json").write_text(json.dumps(about), encoding="utf-8")
     (folder / "sandpool_fns.pickle").write_bytes(_pickle(thunks, carry=_CARRIED not in map(_name_of, required)))
-    (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in required), encoding="utf-8")
+    if required:
+        (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in required), encoding="utf-8")
     return folder, len(thunks)
 
 
 def check_equal_spaces(pool: RLPool) -> None:
     """Raise InvalidValueError unless the thunks of all rows made environments with the same spaces, as one batch of them needs."""
+    if pool.n == 1:
+        return
     try:
         told = list(pool.get_attr("sandpool_spaces"))
     except RowsFailedError as failed:
@@ -103,10 +108,13 @@ def _checked(fns: object) -> list[Callable[[], Any]]:
     return list(fns)
 
 
-def _merge_requirements(given: Sequence[str]) -> list[str]:
-    """Return the client's own versions of what both sides share, then what was asked for."""
+def _merge_requirements(given: Sequence[str] | None) -> list[str]:
+    """Return the client's own versions of what both sides share, then what was asked for; nothing for an empty list."""
     if isinstance(given, str):
         raise InvalidTypeError(f"requirements={given!r:.80} is text; expected a list such as ['ale-py==0.11.2'].")
+    if given is not None and not given:
+        return []
+    given = given or []
     named = set(map(_name_of, given))
     pinned = []
     for package in _PINNED:

@@ -5,10 +5,11 @@ What it reads was pickled by the client for this sandbox; nothing that it sends 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,8 @@ def _read_make() -> Callable[[int, Any], Any]:
     thunks = _unpickle(FOLDER / "sandpool_fns.pickle")
 
     def make(index: int, config: Any) -> Any:
-        environment = thunks[index]()
+        with _import_errors_explained():
+            environment = thunks[index]()
         if about["monitor"]:
             environment = import_module("sandpool_monitor").Monitor(environment)
         _announce_spaces(environment)
@@ -58,12 +60,18 @@ def _check_python(expected: list[int]) -> None:
 
 
 def _unpickle(path: Path) -> Any:
-    try:
+    with _import_errors_explained():
         return import_module("cloudpickle").loads(path.read_bytes())
+
+
+@contextlib.contextmanager
+def _import_errors_explained() -> Iterator[None]:
+    try:
+        yield
     except ImportError as error:
         raise ImportError(
-            f"the thunks need {error.name or error}, which the sandbox does not have ({error}); give a package in requirements=, "
-            "and a file or folder of your own in code="
+            f"the thunks need {error.name or 'a module'}, which the sandbox does not have ({error}); "
+            "give a package in requirements=, and a file or folder of your own in code="
         ) from error
 
 

@@ -1,0 +1,16 @@
+//! Processes with several rows: one message for those that are asked the same, one answer with their columns.
+//! `docs/internals/packing.md` is the contract.
+
+mod answer;
+mod ask;
+mod calls;
+mod errors;
+mod infos;
+mod layout;
+mod observations;
+mod queue;
+mod resets;
+mod steps;
+mod whole;
+
+pub(crate) use steps::Outcomes;
