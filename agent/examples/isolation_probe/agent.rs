@@ -58,6 +58,7 @@ fn open(request: &Value) -> io::Result<Agent> {
         workspace_bytes: number("workspace_bytes", 1 << 20),
         workspace_inodes: number("workspace_inodes", 100),
         memory_bytes: number("memory_bytes", 1 << 30),
+        shard_memory_bytes: request["shard_memory_bytes"].as_u64(),
         memory_dir: path("memory_dir"),
         processes: number("processes", 64),
         workspaces: path("workspaces"),

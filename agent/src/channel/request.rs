@@ -122,6 +122,9 @@ pub struct Start {
     pub workspace_inodes: u64,
     /// Memory of a row.
     pub memory_bytes: u64,
+    /// What memory and files of a process of several rows never pass.
+    #[serde(default)]
+    pub shard_memory_bytes: Option<u64>,
     /// Folder of the rows' memory cgroups.
     #[serde(default)]
     pub memory_dir: Option<PathBuf>,

@@ -71,13 +71,19 @@ impl Isolation {
             gid: settings.base_uid + row,
             workspace: folder.join(row.to_string()),
             limits: Limits {
-                address_space_bytes: memory.is_none().then_some(times_rows(settings.memory_bytes)),
+                address_space_bytes: memory.is_none().then_some(self.together(settings.memory_bytes, rows)),
                 // The limit counts a uid's processes; unisolated that would be all of the user's.
                 processes: settings.isolated.then_some(times_rows(settings.processes)),
                 descriptors: settings.isolated.then_some(times_rows(DESCRIPTORS)),
             },
             memory,
         }
+    }
+
+    /// Bytes that rows of one process may use together.
+    pub fn together(&self, bytes: u64, rows: u32) -> u64 {
+        let most = self.settings.shard_memory_bytes.unwrap_or(u64::MAX);
+        bytes.saturating_mul(u64::from(rows)).min(most.max(bytes))
     }
 
     /// The members of a fork message that this module owns: `workspace`, `uid`, `gid`, `memory`,

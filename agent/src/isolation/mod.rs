@@ -57,7 +57,9 @@ pub struct Settings {
     pub workspace_inodes: u64,
     /// Address space of a row that has no memory cgroup.
     pub memory_bytes: u64,
-    /// Folder with one memory cgroup `e0 …` for each local row.
+    /// What memory and files of a process of several rows never pass.
+    pub shard_memory_bytes: Option<u64>,
+    /// Folder with one memory cgroup `e0 …` for each process.
     pub memory_dir: Option<PathBuf>,
     /// Processes and threads of a row.
     pub processes: u64,

@@ -63,7 +63,7 @@ impl Isolation {
         // The root and the three folders take inodes too.
         let rows = u64::from(id.rows);
         let inodes = self.settings.workspace_inodes.saturating_mul(rows).saturating_add(FOLDERS.len() as u64 + 1);
-        let bytes = self.settings.workspace_bytes.saturating_mul(rows);
+        let bytes = self.together(self.settings.workspace_bytes, id.rows);
         let options = c_string(format!("size={bytes},nr_inodes={inodes},mode=0700"))?;
         let target = c_string(id.workspace.to_string_lossy().into_owned())?;
         let flags = libc::MS_NOSUID | libc::MS_NODEV;

@@ -52,7 +52,7 @@ impl Shard {
         let Some(process) = &pack.process else {
             return;
         };
-        let (op, pack_rows) = (pack.op(), pack.rows.len() as u64);
+        let (op, pack_rows) = (pack.op(), pack.rows.len() as u32);
         // The kill may have met a child program instead, in this request or long before.
         let killed = process.exit.as_ref().is_none_or(Self::killed);
         let out_of_memory = killed && self.isolation.oom_kills(&pack.identity) > process.oom_kills_before;
@@ -62,7 +62,7 @@ impl Shard {
             None => "the environment closed its channel".to_owned(),
         };
         if out_of_memory {
-            let limit_bytes = self.settings.memory_bytes.saturating_mul(pack_rows);
+            let limit_bytes = self.isolation.together(self.settings.memory_bytes, pack_rows);
             message.push_str(&format!("; the kernel ended it at its limit of {} bytes", limit_bytes));
         }
         self.fail_pack(number, RowError::new(kind, op, message));

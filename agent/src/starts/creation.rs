@@ -116,6 +116,7 @@ fn isolation(start: &Start) -> Result<Isolation, RequestError> {
         workspace_bytes: start.workspace_bytes,
         workspace_inodes: start.workspace_inodes,
         memory_bytes: start.memory_bytes,
+        shard_memory_bytes: start.shard_memory_bytes,
         memory_dir: start.memory_dir.clone(),
         processes: start.processes,
         workspaces: start.workspaces.clone(),

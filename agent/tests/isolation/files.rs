@@ -23,11 +23,15 @@ fn a_row_writes_its_quota_of_bytes_and_no_more_while_others_go_on() {
 
 #[test]
 fn a_process_of_several_rows_may_use_what_they_may_together() {
-    let mut shard = Shard::isolated(json!({"workspace_bytes": 1 << 20, "workspace_inodes": 50}));
+    let limits = json!({"workspace_bytes": 1 << 20, "workspace_inodes": 50, "shard_memory_bytes": 4 << 20});
+    let mut shard = Shard::isolated(limits);
     let argv = ["/sandpool/agent", "fill", "/workspace", "8388608"];
     shard.ask("spawn", json!({"row": 0, "rows": 3, "argv": argv}));
     let ended = shard.wait(0);
     assert_eq!(parse_output(&ended), json!({"bytes": 3 << 20, "errno": NO_SPACE}));
+    shard.ask("spawn", json!({"row": 8, "rows": 9, "argv": argv}));
+    let ended = shard.wait(8);
+    assert_eq!(parse_output(&ended), json!({"bytes": 4 << 20, "errno": NO_SPACE}), "what the shard has");
     shard.ask("spawn", json!({"row": 4, "rows": 3, "argv": ["/sandpool/agent", "touch", "/tmp", "500"]}));
     let ended = shard.wait(4);
     assert_eq!(parse_output(&ended), json!({"files": 150, "errno": NO_SPACE}));

@@ -15,6 +15,7 @@ fn settings(workspaces: Option<PathBuf>) -> Settings {
         workspace_bytes: 1 << 20,
         workspace_inodes: 100,
         memory_bytes: 1 << 30,
+        shard_memory_bytes: None,
         memory_dir: None,
         processes: 64,
         workspaces,

@@ -67,7 +67,10 @@ def _raise_oom_score(score: Any) -> None:
 def _set_limits(limits: dict[str, Any], names: tuple[str, ...]) -> None:
     for name in names:
         if limits.get(name) is not None:
-            resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (limits[name], limits[name]))
+            kind = getattr(resource, f"RLIMIT_{name.upper()}")
+            hard = resource.getrlimit(kind)[1]
+            limit = limits[name] if hard == resource.RLIM_INFINITY else min(limits[name], hard)  # a process of many rows is given many shares
+            resource.setrlimit(kind, (limit, limit))
 
 
 def hide_ambient_capabilities() -> None:

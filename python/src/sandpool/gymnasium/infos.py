@@ -70,10 +70,10 @@ def _number_column(rows: list[int], values: list[Any], kinds: set[type], n: int)
 
 
 def _array_column(rows: list[int], values: list[Array], n: int) -> Array:
-    try:
-        dtype = _common_dtype(values[0].dtype, {value.dtype for value in values})
-    except TypeError:
+    dtypes = {value.dtype for value in values}
+    if len(dtypes) > 1 and not all(dtype.kind in _KINDS for dtype in dtypes) and len({dtype.kind for dtype in dtypes}) > 1:
         return _object_column(rows, values, n)
+    dtype = _common_dtype(values[0].dtype, dtypes)
     column = np.zeros((n, *values[0].shape), dtype)
     column[rows] = values
     return column

@@ -58,6 +58,11 @@ def _array(space: Any, value: Any) -> Any:
     return array.astype(space.dtype)
 
 
+def _discrete(space: Any, value: Any) -> Any:
+    # A float or a text is no member, whatever it could be turned into.
+    return value if isinstance(value, (bool, float, str)) else space.dtype.type(value)
+
+
 def _dict(space: Any, value: Any) -> Any:
     return {name: member_of(part, value[name]) for name, part in space.spaces.items()} if value.keys() == space.spaces.keys() else value
 
@@ -98,6 +103,7 @@ def _stacks_arrays(space: Any) -> bool:
 _ARRAYS = (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Discrete)
 _CONVERTERS: list[tuple[Any, Convert]] = [
     ((spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary), _array),
+    (spaces.Discrete, _discrete),
     (spaces.Dict, _dict),
     (spaces.Tuple, _tuple),
     (spaces.Sequence, _sequence),

@@ -28,7 +28,7 @@ def read_mode(given: AutoresetMode | str | None) -> AutoresetMode | None:
 
 def pool_word(mode: AutoresetMode | None) -> str | None:
     """Return the pool's `autoreset` option; None becomes ``"auto"``: a vectorised environment's own mode, any other's same-step."""
-    return "same_step" if mode is None else _POOL_WORDS[mode]
+    return "auto" if mode is None else _POOL_WORDS[mode]
 
 
 def mode_of_pool(autoreset: str | None) -> AutoresetMode:

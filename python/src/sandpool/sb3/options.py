@@ -7,7 +7,7 @@ from typing import Any
 from sandpool.errors import InvalidTypeError, InvalidValueError, NotSupportedError
 from sandpool.pool.options import check_choice
 from sandpool.pool.rlpool import RLPool
-from sandpool.sb3.observations import Space
+from sandpool.sb3.observations import Space, fit_batch
 from sandpool.spaces import to_gymnasium
 
 MODE = "same_step"
@@ -57,6 +57,7 @@ def spaces_of(pool: RLPool, observation_space: Space | None, action_space: Space
             "Stable-Baselines3 can only use arrays, and dicts and tuples of them.",
             hint="Wrap the environment so that its observations are of a Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple space.",
         )
+    fit_batch(observations, pool.batches.observations.last())
     return observations, actions
 
 

@@ -15,10 +15,10 @@ from sandpool.pool.actions import read_actions
 from sandpool.pool.batches import StepBatch
 from sandpool.pool.replies import spread
 from sandpool.pool.result import RowErrors
+from sandpool.pool.revive import Revived, revive_rows
 from sandpool.pool.rlpool import RLPool
 from sandpool.pool.selection import select_rows
 from sandpool.sb3.observations import Space, fit_batch, fit_one, take_row
-from sandpool.sb3.revive import Revived, revive_rows
 
 Infos = list[dict[str, Any]]
 
@@ -32,7 +32,7 @@ class Stepped(NamedTuple):
         dones: bool ``(n,)``.
         infos: n fresh dicts, with ``TimeLimit.truncated`` and, where done, ``terminal_observation``.
         reset_infos: infos of the resets that the step brought, by row.
-        errors: rows that failed.
+        errors: rows that failed in this step.
     """
 
     obs: Any
@@ -58,9 +58,9 @@ class Rows:
         self._pool = pool
         self._observation_space = observation_space
         self._action_space = action_space
-        self._described = pool.action_space
         self._all = select_rows(None, pool.n)
-        self._unrevived: set[int] = set()
+        # Rows that could not be brought back in the batch in which they failed, with the error.
+        self._waiting: RowErrors = {}
 
     def read_actions(self, actions: Any) -> Any:
         """Return one action for each row, cast to the dtype of the space, in the form that `step` takes.
@@ -69,36 +69,42 @@ class Rows:
         """
         if isinstance(self._action_space, spaces.Box) and isinstance(actions, (np.ndarray, list, tuple)):
             actions = np.asarray(actions, self._action_space.dtype)
-        return read_actions(actions, self._all, self._pool.n, self._described)
+        return read_actions(actions, self._all, self._pool.n, self._pool.action_space)
 
     def step(self, actions: Any) -> Stepped:
         """Step every row; `actions` are what `read_actions` returned."""
         self._check_open()
-        unrevived, batch = self._unrevived, self._pool.batches.step(actions, self._all)
+        waiting, shown = self._waiting, self._pool.batches.observations.last() if self._waiting else None
+        batch = self._pool.batches.step(actions, self._all)
         dones = batch.terminated | batch.truncated
-        if not batch.infos and not unrevived and not dones.any():
+        if not batch.infos and not waiting and not dones.any():
             infos: Infos = [{"TimeLimit.truncated": False} for _ in range(self._pool.n)]
             return Stepped(fit_batch(self._observation_space, batch.obs), batch.rewards, dones, infos, {}, {})
-        revived = self._revive(batch.obs, batch.errors, {row: actions[row] for row in batch.errors})
+        fresh = {row: error for row, error in batch.errors.items() if not error.get("repeated")}
+        revived = self._revive(batch.obs, batch.errors, fresh, actions)
         infos, resets = self._infos_of(batch, dones)
-        # A row that had failed and was not told of again was reset instead of stepped.
-        resets |= {row: dict(infos[row]) for row in unrevived - batch.errors.keys()} | revived.infos
+        for row in waiting.keys() - batch.errors.keys():
+            # Reset instead of stepped: what was shown before is the end of the episode that failed.
+            resets[row], dones[row] = batch.infos.get(row, {}), True
+            infos[row] = {"sandpool_error": {**waiting[row], "repeated": True}, "TimeLimit.truncated": False}
+            infos[row]["terminal_observation"] = fit_one(self._observation_space, take_row(shown, row))
         observations = fit_batch(self._observation_space, revived.obs)
-        return Stepped(observations, batch.rewards, dones, infos, resets, {**batch.errors, **revived.errors})
+        return Stepped(observations, batch.rewards, dones, infos, resets | revived.infos, {**fresh, **revived.errors})
 
     def reset(self, seeds: Sequence[int | None], options: Sequence[dict[str, Any]]) -> Started:
         """Reset every row with its seed and its options; empty ones are not passed on."""
         self._check_open()
         given = [item or None for item in options]
         batch = self._pool.batches.reset(_plain_seed(seeds), given if any(given) else None, False, self._all)
-        actions = {row: deepcopy(self._action_space).sample() for row in batch.errors}
-        revived = self._revive(batch.obs, batch.errors, actions)
+        actions = [deepcopy(self._action_space).sample()] * self._pool.n if batch.errors else []
+        revived = self._revive(batch.obs, batch.errors, batch.errors, actions)
         infos = spread({**batch.infos, **revived.infos}, self._pool.n)
         return Started(fit_batch(self._observation_space, revived.obs), infos, {**batch.errors, **revived.errors})
 
-    def _revive(self, obs: Any, errors: RowErrors, actions: dict[int, Any]) -> Revived:
-        revived = revive_rows(self._pool.batches, obs, errors, actions, self._pool.reset_timeout)
-        self._unrevived = set(errors) - revived.infos.keys()
+    def _revive(self, obs: Any, errors: RowErrors, fresh: RowErrors, actions: Any) -> Revived:
+        """Bring back those that failed just now; a row that was told of before is not waited for again."""
+        revived = revive_rows(self._pool.batches, obs, fresh, actions, self._pool.reset_timeout) if fresh else Revived(obs, {}, {})
+        self._waiting = {row: revived.errors.get(row, error) for row, error in errors.items() if row not in revived.infos}
         return revived
 
     def _infos_of(self, batch: StepBatch, dones: npt.NDArray[np.bool_]) -> tuple[Infos, dict[int, dict[str, Any]]]:
@@ -107,7 +113,7 @@ class Rows:
         by_time_limit = batch.truncated & ~batch.terminated
         by_time_limit[list(batch.errors)] = False
         for row, (done, limited) in enumerate(zip(dones.tolist(), by_time_limit.tolist(), strict=True)):
-            info = batch.infos.get(row, {})
+            info = dict(batch.infos.get(row, ()))
             if row in batch.errors:
                 info["terminal_observation"] = fit_one(self._observation_space, take_row(batch.obs, row))
             elif done:

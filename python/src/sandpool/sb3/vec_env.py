@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
 from stable_baselines3.common.vec_env import VecEnv  # type: ignore[import-not-found]
 
-from sandpool.errors import InvalidTypeError, InvalidValueError
+from sandpool.errors import InvalidTypeError, InvalidValueError, RowsFailedError
 from sandpool.pool.report import Reporter
 from sandpool.pool.rlpool import RLPool
 from sandpool.sb3 import calls
@@ -22,6 +22,7 @@ from sandpool.sb3.options import check_errors, check_pool, pool_options, spaces_
 from sandpool.sb3.rows import Rows, Stepped
 from sandpool.sources.copy_code import Code
 from sandpool.sources.from_fns import Thunks, open_fns_pool
+from sandpool.sources.from_gym import Wrapper, open_gym_pool
 
 Indices = int | Iterable[int] | None
 
@@ -74,12 +75,54 @@ class SB3VecEnv(VecEnv):  # type: ignore[misc]
             raise
 
     @classmethod
+    def from_gym(
+        cls,
+        id: str,  # noqa: A002
+        n: int,
+        *,
+        monitor: bool = True,
+        wrappers: Sequence[Wrapper] = (),
+        requirements: Sequence[str] | None = None,
+        code: Code = (),
+        make_kwargs: Mapping[str, Any] | None = None,
+        errors: str = "rows",
+        **kwargs: Any,
+    ) -> SB3VecEnv:
+        """Make n environments of a registered id, as SB3's make_vec_env does; `gymnasium.make` runs in the sandbox.
+
+        Args:
+            id: as for `gymnasium.make`; ``"module:Id-v0"`` imports a module first.
+            n: number of environments.
+            monitor: whether each one tells its episodes' statistics as SB3's Monitor does: ``info["episode"]`` with r, l and t, made
+                inside, by a wrapper that needs no SB3 there. `wrappers` are put around it, as make_vec_env puts its own.
+            wrappers: applied inside, in order: ``"module:Class"``, or ``("module:Class", {"argument": value})``.
+            requirements: packages for the sandbox; None: the gymnasium and numpy that are installed here.
+            code: files, folders or modules of your own that are sent along, so that they can be imported.
+            make_kwargs: arguments of `gymnasium.make`.
+            errors: as for SB3VecEnv.
+            kwargs: those named like an option of RLPool go there, any other to `gymnasium.make`.
+
+        Example:
+            >>> env = SB3VecEnv.from_gym("CartPole-v1", 64)  # doctest: +SKIP
+        """
+        check_errors(errors)
+        known = pool_options(kwargs, first_reset=False)
+        source: dict[str, Any] = {
+            "wrappers": wrappers,
+            "requirements": requirements,
+            "code": code,
+            "make_kwargs": make_kwargs,
+            "monitor": monitor,
+        }
+        return cls._of_pool(open_gym_pool(id, n=n, **source, **known), errors)
+
+    @classmethod
     def from_fns(
         cls,
         fns: Thunks,
         *,
         monitor: bool = False,
-        requirements: Sequence[str] = (),
+        requirements: Sequence[str] | None = None,
         code: Code = (),
         errors: str = "rows",
         **options: Any,
@@ -92,7 +135,8 @@ class SB3VecEnv(VecEnv):  # type: ignore[misc]
         Args:
             fns: functions without arguments, one for each environment.
             monitor: whether each environment is wrapped in a Monitor inside, for functions that do not do it themselves.
-            requirements: packages besides the numpy, gymnasium and cloudpickle that are installed here.
+            requirements: packages besides the numpy, gymnasium and cloudpickle that are installed here, None for none; an empty
+                list: whatever the sandbox's interpreter has.
             code: files, folders or modules of your own that the functions import.
             errors: as for SB3VecEnv.
             options: those of RLPool.
@@ -230,7 +274,14 @@ class SB3VecEnv(VecEnv):  # type: ignore[misc]
 
     def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
         """Get an attribute of the environments, through their wrappers; raises as `env_method` does."""
-        return calls.get_attribute(self._pool, attr_name, rows_of(indices, self._pool.n))
+        rows = rows_of(indices, self._pool.n)
+        try:
+            return calls.get_attribute(self._pool, attr_name, rows)
+        except RowsFailedError:
+            # A program without attributes has said how it renders, if it does; the base class asks when it is made.
+            if attr_name != "render_mode":
+                raise
+            return [self._pool.description["render_mode"]] * len(rows)
 
     def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
         """Set an attribute of the environments to one value: where it stands, else on the outermost wrapper."""

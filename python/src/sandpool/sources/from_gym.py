@@ -56,7 +56,7 @@ def open_gym_pool(
         >>> pool = open_gym_pool("CartPole-v1", n=64, max_episode_steps=200)  # doctest: +SKIP
     """
     known = _pool_options()
-    options = {"envs_per_process": 1, **{name: value for name, value in kwargs.items() if name in known}}
+    options = {"envs_per_process": "auto", **{name: value for name, value in kwargs.items() if name in known}}
     arguments = {**{name: value for name, value in kwargs.items() if name not in known}, **(make_kwargs or {})}
     with tempfile.TemporaryDirectory(prefix="sandpool-gym-") as folder:
         path = Path(folder)
