@@ -123,8 +123,8 @@ describe("a connection is told why and closed with", () => {
   test("4409 where another session has the stream", async () => {
     const { server, id } = await setUp();
     const client = openStream(server, id, { session: "taken" });
-    expect(await client.closed).toEqual({ code: 4409, reason: "conflict" });
-    expect(client.inbox).toMatchObject([{ event: "error", error: { code: "conflict" } }]);
+    expect(await client.closed).toEqual({ code: 4409, reason: "pool_busy" });
+    expect(client.inbox).toMatchObject([{ event: "error", error: { code: "pool_busy" } }]);
   });
 
   test("4401 at its next message where its key was deleted", async () => {

@@ -15,7 +15,7 @@ export class TestStream {
   answerBytes = 0;
 
   open(options: StreamOptions, sink: StreamSink): StreamConnection {
-    if (options.session === "taken") throw new SandpoolError("conflict", "another session has the stream");
+    if (options.session === "taken") throw new SandpoolError("pool_busy", "another session has the stream");
     this.opened.push(options);
     this.sink = sink;
     sink.send(this.text({ event: "open", accepted: 0, next_result: 1 }));

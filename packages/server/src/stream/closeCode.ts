@@ -10,7 +10,7 @@ export function closeCodeOf({ code, details }: SandpoolError): number {
       return details.reason === "server_stopped" ? STREAM_CLOSE_CODES.serverStops : STREAM_CLOSE_CODES.poolEnded;
     case "server_closing":
       return STREAM_CLOSE_CODES.serverStops;
-    case "conflict":
+    case "pool_busy":
       return STREAM_CLOSE_CODES.taken;
     case "unauthorized":
       return STREAM_CLOSE_CODES.keyRevoked;

@@ -31,7 +31,7 @@ export class PoolStream {
 
   /**
    * Opens a session or takes it up again. The messages that the client does not have are sent at once.
-   * @throws `conflict` while another session has the stream, `invalid_request` where `received` or the encoding do not fit the session
+   * @throws `pool_busy` while another session has the stream, `invalid_request` where `received` or the encoding do not fit the session
    */
   open(options: StreamOptions, sink: StreamSink): StreamConnection {
     const current = this.#find(options);
@@ -166,21 +166,21 @@ function asSandpoolError(error: unknown): SandpoolError {
 }
 
 function taken(out: number): Error {
-  return fail("conflict", `Another session has this pool's stream, with ${out} rows out.`, {
+  return fail("pool_busy", `Another session has this pool's stream, with ${out} rows out.`, {
     hint: "One session at a time: wait until the other one is disconnected and its rows are finished.",
     details: { out },
   });
 }
 
 function takenOver(): SandpoolError {
-  return fail("conflict", "The session was opened on another connection, which takes its place.", {
+  return fail("pool_busy", "The session was opened on another connection, which takes its place.", {
     hint: "Give each client a session name of its own.",
   });
 }
 
 function forgotten(received: number): Error {
   return fail(
-    "conflict",
+    "pool_busy",
     `The session is not there any more: another took its place, or it never had ${received} results.`,
     {
       hint: "Open a session with a new name; reset the rows whose results are missing.",

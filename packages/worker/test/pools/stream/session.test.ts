@@ -239,7 +239,7 @@ test("a second connection of a session takes the place of the first, which can d
   const client = new StreamClient(pool).open();
   const old = client.connection;
   const twin = new StreamClient(pool).open();
-  expect(client.ended).toMatchObject({ code: "conflict" });
+  expect(client.ended).toMatchObject({ code: "pool_busy" });
   old.detach();
   old.refuse(1, 0, client.ended as never);
   expect(twin.inbox).toEqual([{ event: "open", accepted: 0, next_result: 1 }]);
