@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 from assert_same import assert_same
-from conftest import Make, sync
 from gymnasium import logger
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
 
+from conftest import Make, sync
 from sandpool.gymnasium import SandpoolVecEnv
 
 SLOW = 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Make
 
+from conftest import BEFORE_1, Make
 from sandpool import RLPool, RowsFailedError
 from sandpool.gymnasium import SandpoolVecEnv
 from sandpool.sources.from_gym import open_gym_pool
@@ -57,8 +57,8 @@ def test_wrong_actions_are_refused_before_anything_is_sent(make: Make, name: str
 
 def test_a_pool_of_ones_own_is_taken_with_its_mode_and_left_open(own_server: dict) -> None:
     with open_gym_pool("CartPole-v1", n=2, autoreset="same_step", **own_server) as pool:
-        with pytest.raises(ValueError, match="with a pool whose mode is SameStep"):
-            SandpoolVecEnv(pool=pool, autoreset_mode="NextStep" if hasattr(__import__("gymnasium").vector, "AutoresetMode") else "SameStep?")
+        with pytest.raises(ValueError, match="needs gymnasium 1.1" if BEFORE_1 else "with a pool whose mode is SameStep"):
+            SandpoolVecEnv(pool=pool, autoreset_mode="NextStep")
         with pytest.raises(TypeError, match="n, step_timeout was given with pool="):
             SandpoolVecEnv(pool=pool, n=2, step_timeout=3)
         envs = SandpoolVecEnv(pool=pool)

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from assert_same import assert_same
+
 from conftest import BEFORE_1, MODES, Make, sync
 
 STEPS = 300

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from assert_same import assert_same
-from conftest import BEFORE_1, MODES, Make
 
+from conftest import BEFORE_1, MODES, Make
 from sandpool import RowsFailedError, SandpoolWarning
 from sandpool.gymnasium import SandpoolVecEnv
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from assert_same import assert_same
-from conftest import BEFORE_1
 from gymnasium.vector import VectorEnv
 
+from conftest import BEFORE_1
 from sandpool.gymnasium.infos import batch_infos
 
 

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from assert_same import assert_same
+
 from conftest import BEFORE_1, MODES, Make, sync
 
 

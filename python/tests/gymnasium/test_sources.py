@@ -10,8 +10,8 @@ import gymnasium
 import numpy as np
 import pytest
 from assert_same import assert_same
-from conftest import BEFORE_1, FOLDER, Make, sync
 
+from conftest import BEFORE_1, FOLDER, Make, sync
 from sandpool import EnvironmentFailedError
 from sandpool.gymnasium import SandpoolVecEnv, register, vector_entry_point
 from sandpool.sources.from_gym import write_gym_environment
@@ -111,10 +111,10 @@ def test_make_vec_reaches_the_pool(own_server: dict) -> None:
 
 
 def test_the_vector_entry_point_is_found_by_its_text(own_server: dict) -> None:
-    module, name = "sandpool.gymnasium:vector_entry_point".split(":")
+    module, name = ["sandpool.gymnasium", "vector_entry_point"]
     assert getattr(__import__(module, fromlist=[name]), name) is vector_entry_point
     given = {key: value for key, value in own_server.items() if key != "code"}
-    envs = vector_entry_point(2, env_id="CartPole-v1", max_episode_steps=None, **given)
+    envs = vector_entry_point(2, env_id="CartPole-v1", **given)
     theirs = sync("CartPole-v1", 2)
     assert_same(envs.reset(seed=4), theirs.reset(seed=4))
     envs.close()

@@ -6,9 +6,9 @@ import gymnasium
 import numpy as np
 import pytest
 from assert_same import assert_same
-from conftest import Make, sync
 from worlds import SPACES
 
+from conftest import Make, sync
 from sandpool.gymnasium import OpaqueSpace, SandpoolVecEnv
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -14,7 +14,7 @@ from gymnasium import spaces
 class Walk(gymnasium.Env):
     """Dict and tuple observations and actions of every array space, episodes of random lengths, infos of every kind."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 7}
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 7}
 
     def __init__(self, render_mode: str | None = None, stride: int = 1) -> None:
         self.render_mode = render_mode
@@ -71,7 +71,7 @@ class Walk(gymnasium.Env):
 class Picture(gymnasium.Env):
     """A frame, drawn into one buffer that is reused: the last frame of an episode must not be overwritten by the reset."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 30}
     observation_space = spaces.Box(0, 255, (12, 10, 3), np.uint8)
     action_space = spaces.Discrete(3)
 
@@ -174,7 +174,9 @@ SPACES: dict[str, spaces.Space] = {
     "sequence_of_discrete": spaces.Sequence(spaces.Discrete(9)),
     "graph": spaces.Graph(spaces.Box(0, 1, (2,), np.float32), spaces.Discrete(4)),
     "graph_without_edges": spaces.Graph(spaces.Box(0, 1, (2,), np.float32), None),
-    "dict_with_text": spaces.Dict({"t": spaces.Text(4, charset="xyz"), "n": spaces.Dict({"x": spaces.Box(0, 1, (2,), np.float32), "d": spaces.Discrete(2)})}),
+    "dict_with_text": spaces.Dict(
+        {"t": spaces.Text(4, charset="xyz"), "n": spaces.Dict({"x": spaces.Box(0, 1, (2,), np.float32), "d": spaces.Discrete(2)})}
+    ),
     "tuple_with_sequence": spaces.Tuple((spaces.Discrete(3), spaces.Sequence(spaces.Discrete(2)))),
 }
 if hasattr(spaces, "OneOf"):

@@ -58,13 +58,9 @@ def _number_column(rows: list[int], values: list[Any], kinds: set[type], n: int)
     first = np.dtype(type(values[0]))
     dtypes = {np.dtype(kind) for kind in kinds}
     for dtype in (_common_dtype(first, dtypes), np.result_type(*dtypes)):
-        column = np.zeros(n, dtype)
-        try:
+        if dtype.kind not in "iu" or (np.iinfo(dtype).min <= min(values) and max(values) <= np.iinfo(dtype).max):
+            column = np.zeros(n, dtype)
             column[rows] = values
-        except OverflowError:
-            continue
-        # numpy before 2 writes 300 into a uint8 as 44.
-        if len(dtypes) == 1 or dtype.kind not in "iu" or column[rows].tolist() == values:
             return column
     return _object_column(rows, values, n)
 

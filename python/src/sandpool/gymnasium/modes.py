@@ -6,7 +6,7 @@ from sandpool.errors import InvalidTypeError, InvalidValueError
 from sandpool.gymnasium.versions import BEFORE_1, INSTALLED, AutoresetMode
 
 _POOL_WORDS = {AutoresetMode.SAME_STEP: "same_step", AutoresetMode.NEXT_STEP: "next_step", AutoresetMode.DISABLED: None}
-_BY_WORD = {"".join(filter(str.isalpha, mode.value)).lower(): mode for mode in AutoresetMode}
+_BY_WORD = {mode.value.lower(): mode for mode in AutoresetMode}
 
 
 def read_mode(given: AutoresetMode | str | None) -> AutoresetMode | None:
@@ -19,7 +19,7 @@ def read_mode(given: AutoresetMode | str | None) -> AutoresetMode | None:
         return _known_here(given)
     if not isinstance(given, str):
         raise InvalidTypeError(f"autoreset_mode is of type {type(given).__name__}; expected an AutoresetMode, its text or None.")
-    mode = _BY_WORD.get("".join(filter(str.isalpha, given)).lower())
+    mode = _BY_WORD.get(given.replace("_", "").replace("-", "").lower())
     if mode is None:
         expected = ", ".join(repr(mode.value) for mode in AutoresetMode)
         raise InvalidValueError(f"autoreset_mode={given!r:.80} was given; expected one of {expected}, or None for the default.")

@@ -19,9 +19,6 @@ def vector_entry_point(num_envs: int = 1, *, env_id: str, **kwargs: Any) -> Sand
 
     In `gymnasium.register` write ``vector_entry_point="sandpool.gymnasium:vector_entry_point", kwargs={"env_id": "CartPole-v1"}``.
     """
-    # Gymnasium 0.29 hands over the limit also when there is none.
-    if kwargs.get("max_episode_steps", 0) is None:
-        del kwargs["max_episode_steps"]
     return SandpoolVecEnv.from_gym(env_id, num_envs, **kwargs)
 
 
@@ -42,8 +39,14 @@ def register(env_id: str, *, as_id: str | None = None, **kwargs: Any) -> str:
     new_id = as_id or f"Sandpool/{re.split('[/:]', env_id)[-1]}"
     fixed = {"env_id": env_id, **kwargs}
     if BEFORE_1:
-        entry: Any = functools.partial(vector_entry_point, **fixed)
+        entry: Any = functools.partial(_entry_point_of_0_29, fixed)
         gymnasium.register(new_id, vector_entry_point=entry)
     else:
         gymnasium.register(new_id, vector_entry_point=ENTRY_POINT, kwargs=fixed)
     return new_id
+
+
+def _entry_point_of_0_29(fixed: dict[str, Any], num_envs: int = 1, **kwargs: Any) -> SandpoolVecEnv:
+    """Leave out the limit, which Gymnasium 0.29 hands over also when there is none."""
+    given = {name: value for name, value in kwargs.items() if not (name == "max_episode_steps" and value is None)}
+    return vector_entry_point(num_envs, **{**fixed, **given})
