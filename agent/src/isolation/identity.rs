@@ -74,10 +74,17 @@ impl Isolation {
                 address_space_bytes: memory.is_none().then_some(self.together(settings.memory_bytes, rows)),
                 // The limit counts a uid's processes; unisolated that would be all of the user's.
                 processes: settings.isolated.then_some(times_rows(settings.processes)),
-                descriptors: settings.isolated.then_some(times_rows(DESCRIPTORS)),
+                descriptors: settings.isolated.then_some(DESCRIPTORS),
             },
             memory,
         }
+    }
+
+    /// Processes that the template may have. Forks count against its uid until they take their own, so it has room
+    /// for many at once; what it imports still cannot fork without end.
+    pub(super) fn template_processes(&self) -> u64 {
+        const FORKS_IN_FLIGHT: u64 = 4096;
+        self.settings.processes.saturating_add(FORKS_IN_FLIGHT)
     }
 
     /// Bytes that rows of one process may use together.
@@ -89,12 +96,14 @@ impl Isolation {
     /// The members of a fork message that this module owns: `workspace`, `uid`, `gid`, `memory`,
     /// `rlimits`, `oom_score_adj`, `isolated`, `branching`.
     pub fn fork_request(&self, id: &Identity) -> Map<String, Value> {
+        // A fork cannot pass what its template may.
+        let processes = id.limits.processes.map(|processes| processes.min(self.template_processes()));
         let members = json!({
             "workspace": id.workspace.to_string_lossy(),
             "uid": id.uid,
             "gid": id.gid,
             "memory": id.memory.as_ref().map(|path| path.to_string_lossy()),
-            "rlimits": {"as": id.limits.address_space_bytes, "nproc": id.limits.processes},
+            "rlimits": {"as": id.limits.address_space_bytes, "nproc": processes},
             "oom_score_adj": ENVIRONMENT_OOM_SCORE,
             "isolated": self.settings.isolated,
             "branching": self.settings.branching,

@@ -49,14 +49,11 @@ impl Isolation {
         (inside("workspace"), inside("tmp"))
     }
 
-    /// Forks count against the template's uid until they take their own, so it has room for many
-    /// at once; what it imports still cannot fork without end.
     #[cfg(target_os = "linux")]
     fn template_limits(&self) -> super::Limits {
-        const FORKS_IN_FLIGHT: u64 = 4096;
         super::Limits {
             address_space_bytes: None,
-            processes: Some(self.settings.processes.saturating_add(FORKS_IN_FLIGHT)),
+            processes: Some(self.template_processes()),
             descriptors: self.identity(0, 0, 1).limits.descriptors,
         }
     }

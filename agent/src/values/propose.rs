@@ -45,7 +45,7 @@ fn tree_of(space: &Value, fields: &mut Vec<Field>, depth: usize) -> Option<Tree>
     let announced = || Dtype::parse(space["dtype"].as_str()?.as_bytes()).ok();
     let field = match space["type"].as_str()? {
         "Box" => Field::new(announced()?, shape_from_json(&space["shape"])?),
-        "Discrete" => Field::new(INT64, Vec::new()),
+        "Discrete" => Field::new(announced().unwrap_or(INT64), Vec::new()),
         "MultiDiscrete" => Field::new(announced().unwrap_or(INT64), shape_of(space, &space["nvec"])?),
         "MultiBinary" => Field::new(INT8, multi_binary_shape(space)?),
         "Dict" => {

@@ -50,6 +50,15 @@ fn a_program_of_a_fork_has_the_rows_identity_and_no_sight_of_other_workspaces() 
 }
 
 #[test]
+fn the_processes_of_many_rows_in_one_fork_are_no_more_than_its_template_may_have() {
+    let mut shard = Shard::isolated(json!({}));
+    shard.ask("template", json!({}));
+    shard.ask("fork", json!({"row": 5, "rows": 100_000, "then": ["exec", "/sandpool/agent", "whoami"]}));
+    let told = parse_output(&shard.wait(5));
+    assert_eq!(told["limits"]["processes"], json!([64 + 4096, 64 + 4096]), "those of the template");
+}
+
+#[test]
 fn a_live_fork_gets_its_own_workspace_and_its_own_uid_for_generations() {
     let mut shard = Shard::isolated(json!({}));
     shard.ask("template", json!({}));
