@@ -128,7 +128,7 @@ class Stream:
         if isinstance(data, str):
             self._take_event(data)
             return
-        with self._session.changed:
+        with self._session.lock:
             part = self._session.feed(data)
             if part is not None:
                 self._failures = 0
@@ -140,7 +140,7 @@ class Stream:
         if kind == "error":
             self._last_words = event
         elif kind == "refused" and isinstance(event.get("number"), int):
-            with self._session.changed:
+            with self._session.lock:
                 rows = self._session.refuse(event["number"])
                 if rows:
                     self._failures = 0

@@ -1,6 +1,6 @@
 """The client's side of a stream's session: numbers, kept messages, which rows are out, and results that wait to be taken.
 
-Pure: bytes in, bytes out. One thread feeds and packs; others put entries and take results, under `changed`.
+Pure: bytes in, bytes out. One thread feeds and packs; others put entries and take results, under `lock`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
@@ -40,20 +41,21 @@ class _Kept:
 class Session:
     """One session of a pool's stream.
 
-    A row is out from its `put` until its result is taken. Every change that another thread waits for notifies `changed`.
-    What `put` and `take` do to the state is one assignment or one append each, so that an interrupt leaves it whole.
+    A row is out from its `put` until its result is taken. What `put` and `take` do to the state is one assignment or one append
+    each, so that an interrupt leaves it whole; for the same reason `lock` is no Condition, whose `with` is not safe against one.
     """
 
     def __init__(self, n: int, observations: Observations, timing: Timing) -> None:
         self.n = n
         self.observations = observations
         self.timing = timing
-        self.changed = threading.Condition()
+        self.lock = threading.RLock()
         self.failure: SandpoolError | None = None
         self.last_sign = time.monotonic()
         self._waiting: deque[Entry] = deque()
         self._refusals: deque[SandpoolError] = deque()
         self._ready = _Ready()
+        self._watchers: list[tuple[int, Callable[[], None]]] = []
         self._reader = MessageReader()
         self.renew()
 
@@ -70,7 +72,7 @@ class Session:
 
     def put(self, entry: Entry) -> None:
         """Let an entry wait for the next `pack`; raises PoolBusyError when one of its rows is out."""
-        with self.changed:
+        with self.lock:
             self._raise_failure()
             busy = [row for row in entry.rows if self._is_out(row)]
             if busy:
@@ -83,12 +85,12 @@ class Session:
 
     def count_out(self) -> int:
         """Count the rows that are out."""
-        with self.changed:
+        with self.lock:
             return len(self._underway) + len(self._ready.rows) + sum(len(entry.rows) for entry in self._waiting)
 
     def rows_out(self) -> list[int]:
         """Return the rows that are out, ascending."""
-        with self.changed:
+        with self.lock:
             return sorted([*self._underway, *self._ready.rows, *(row for entry in self._waiting for row in entry.rows)])
 
     def take(self, min_ready: int) -> list[Part] | None:
@@ -97,7 +99,7 @@ class Session:
         Raises the error of a message that the pool refused, the one that ended the stream, or InvalidValueError when fewer rows
         than `min_ready` are out, for that many will never be ready.
         """
-        with self.changed:
+        with self.lock:
             if self._refusals:
                 raise self._refusals.popleft()
             if len(self._ready.rows) >= min_ready:
@@ -112,6 +114,16 @@ class Session:
                 )
             return None
 
+    def watch(self, min_ready: int, ring: Callable[[], None]) -> None:
+        """Call `ring` once, from the thread that feeds, when a `take` of so many rows would return or raise."""
+        with self.lock:
+            self._watchers.append((min_ready, ring))
+
+    def unwatch(self, ring: Callable[[], None]) -> None:
+        """Forget a `watch`."""
+        with self.lock:
+            self._watchers = [watcher for watcher in self._watchers if watcher[1] is not ring]
+
     def count_ready(self) -> int:
         """Count the rows whose results wait to be taken."""
         return len(self._ready.rows)
@@ -125,7 +137,7 @@ class Session:
 
     def pack(self) -> list[Outgoing]:
         """Turn the entries that wait into numbered messages, and keep these until their rows are back."""
-        with self.changed:
+        with self.lock:
             messages = pack_entries(self._waiting, self._number + 1, self.received)
             self.last_sign = time.monotonic()
             for message in messages:
@@ -140,7 +152,7 @@ class Session:
 
         Raises ReplyError when the pool's numbers are not those of this session.
         """
-        with self.changed:
+        with self.lock:
             if next_result != self.received + 1 or not self._accepted <= accepted <= self._number:
                 raise ReplyError(
                     f"The stream opened with accepted={accepted!r:.40} and next_result={next_result!r:.40}; expected "
@@ -152,7 +164,7 @@ class Session:
 
     def feed(self, data: bytes) -> Part | None:
         """Take a message of results in and return it, None if it came before; it is not ready until `add_ready`."""
-        with self.changed:
+        with self.lock:
             message = self._reader.read(np.frombuffer(data, np.uint8))
             number = message.members.get("number")
             if not isinstance(number, int) or number > self.received + 1:
@@ -168,14 +180,14 @@ class Session:
 
     def add_ready(self, part: Part) -> None:
         """Let a part wait to be taken."""
-        with self.changed:
+        with self.lock:
             self._ready.parts.append(part)
             self._ready.rows.update(part.rows)
-            self.changed.notify_all()
+            self._ring()
 
     def refuse(self, number: int) -> list[int]:
         """Take in that the pool refused a message: return its rows, which are out no longer; none, if that is known already."""
-        with self.changed:
+        with self.lock:
             self.last_sign = time.monotonic()
             kept = self._kept.pop(number, None)
             if kept is None:
@@ -187,19 +199,19 @@ class Session:
 
     def add_refusal(self, error: SandpoolError) -> None:
         """Let the next `take` raise the error of a refused message."""
-        with self.changed:
+        with self.lock:
             self._refusals.append(error)
-            self.changed.notify_all()
+            self._ring()
 
     def fail(self, error: SandpoolError, *, forget: bool) -> list[int]:
         """Let the next `take` raise `error`; with `forget` nothing is out any longer. Returns the rows that were under way."""
-        with self.changed:
+        with self.lock:
             rows = [*self._underway, *(row for entry in self._waiting for row in entry.rows)]
             self.failure = error
             if forget:
                 self._waiting.clear()
                 self.renew()
-            self.changed.notify_all()
+            self._ring()
             return rows
 
     @property
@@ -216,6 +228,14 @@ class Session:
     def is_new(self) -> bool:
         """Whether nothing was sent in this session."""
         return self._number == 0
+
+    def _ring(self) -> None:
+        reached = self.count_ready() if not self._refusals and self.failure is None else self.n
+        called = [watcher for watcher in self._watchers if watcher[0] <= reached]
+        if called:
+            self._watchers = [watcher for watcher in self._watchers if watcher[0] > reached]
+            for _, ring in called:
+                ring()
 
     def _raise_failure(self) -> None:
         if self.failure is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ from sandpool.stream.results import ReceivedResult, join_parts
 
 if TYPE_CHECKING:
     from sandpool.stream.threaded import ThreadedStream
+
+# A pool has one stream, also when a sender and a receiver begin at the same moment.
+_MAKING = threading.Lock()
 
 
 class AsynchronousStepping(PoolHandle):
@@ -100,20 +104,24 @@ class AsynchronousStepping(PoolHandle):
             stream.send(entry)
 
     def _own_stream(self) -> ThreadedStream:
-        stream = self._stream
-        if stream is None or stream.inherited:
-            # Imported when first used: a pool that only steps in batches needs no WebSocket.
-            from sandpool.stream.connect import Target
-            from sandpool.stream.threaded import ThreadedStream
-
-            silence_s = max(self._timeouts.step_s, self._timeouts.reset_s)
-            stream = ThreadedStream(
-                Target(self._endpoint, self.id), self.n, self.batches.observations, self.batches.timing, silence_s, predecessor=stream
-            )
-            weakref.finalize(self, stream.end)
-            self._channel.guard = stream.refuse_batch
-            self._stream = stream
+        with _MAKING:
+            stream = self._stream
+            if stream is None or stream.inherited:
+                stream = self._make_stream(stream)
+            stream.start()
         return stream
+
+    def _make_stream(self, predecessor: ThreadedStream | None) -> ThreadedStream:
+        # Imported when first used: a pool that only steps in batches needs no WebSocket.
+        from sandpool.stream.connect import Target
+        from sandpool.stream.threaded import ThreadedStream
+
+        target = Target(self._endpoint, self.id)
+        silence_s = max(self._timeouts.step_s, self._timeouts.reset_s)
+        self._stream = ThreadedStream(target, self.n, self.batches.observations, self.batches.timing, silence_s, predecessor)
+        weakref.finalize(self, self._stream.end)
+        self._channel.guard = self._stream.refuse_batch
+        return self._stream
 
     def _told(self, result: ReceivedResult) -> ReceivedResult:
         if result.errors:

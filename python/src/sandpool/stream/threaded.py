@@ -7,6 +7,9 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
+from queue import Empty, SimpleQueue
 
 from sandpool.errors import NotReadyError, PoolBusyError, PoolClosedError, ServerTimeoutError
 from sandpool.pool.timing import Timing
@@ -40,16 +43,21 @@ class ThreadedStream:
         self._pool_id = target.pool_id
         self._silence_s = silence_s
         self._process_id = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending = False
         self._ended = asyncio.Event()
         self._stream = Stream(target, self.session, Receiver(self.session))
         self._thread = threading.Thread(target=self._live, name=f"sandpool-stream-{target.pool_id}", daemon=True)
-        self._thread.start()
 
     @property
     def inherited(self) -> bool:
         """Whether this is a forked process, in which the thread does not exist."""
         return self._process_id != os.getpid()
+
+    def start(self) -> None:
+        """Start the thread, unless it is there: apart from the object's making, so that an interrupt leaves none that nobody knows."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def send(self, entry: Entry) -> None:
         """Send what an entry asks; returns at once. Raises PoolBusyError when one of its rows is out."""
@@ -68,18 +76,19 @@ class ThreadedStream:
         started = time.monotonic()
         if session.count_out():
             self._wake()
-        with session.changed:
-            while (parts := session.take(min_ready)) is None:
-                if self._ended.is_set():
-                    raise _closed(self._pool_id)
-                silent_s = time.monotonic() - max(session.last_sign, started)
-                left_s = self._silence_s - silent_s
-                if timeout_s is not None:
-                    left_s = min(left_s, timeout_s - (time.monotonic() - started))
-                if left_s <= 0:
-                    raise self._late(min_ready, timeout_s, silent_s)
-                session.changed.wait(left_s)
-        return parts
+        bell: SimpleQueue[None] = SimpleQueue()
+        ring = partial(bell.put, None)
+        try:
+            while True:
+                with session.lock:
+                    parts = session.take(min_ready)
+                    if parts is not None:
+                        return parts
+                    session.watch(min_ready, ring)
+                with contextlib.suppress(Empty):
+                    bell.get(timeout=self._time_left(min_ready, timeout_s, started))
+        finally:
+            session.unwatch(ring)
 
     def refuse_batch(self, operation: str) -> None:
         """Raise PoolBusyError when rows are out."""
@@ -94,39 +103,58 @@ class ThreadedStream:
     def end(self) -> None:
         """Close the connection without waiting for it; what is out stays with the pool."""
         if not self.inherited:
-            # A loop that has ended already refuses, whoever was first.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._ended.set)
+            self._ending = True
+            self._call(self._ended.set)
 
     def close(self) -> None:
         """Close the connection and wait until its thread has ended."""
         self.end()
-        if not self.inherited and threading.current_thread() is not self._thread:
+        if not self.inherited and self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_END_TIMEOUT_S)
 
     def _wake(self) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._stream.wake)
-        except RuntimeError as error:
-            raise _closed(self._pool_id) from error
+        if self._ending:
+            raise _closed(self._pool_id)
+        self._call(self._stream.wake)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        """Call a function in the loop. While there is none its thread will look for itself; one that has ended needs nothing."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(function)
 
     def _live(self) -> None:
-        self._loop.run_until_complete(self._ended.wait())
-        self._loop.run_until_complete(self._stream.close())
-        self._loop.close()
-        with self.session.changed:
-            self.session.changed.notify_all()
+        loop = asyncio.new_event_loop()
+        self._loop = loop
+        loop.run_until_complete(self._carry())
+        loop.close()
+        self.session.fail(_closed(self._pool_id), forget=True)
 
-    def _late(self, min_ready: int, timeout_s: float | None, silent_s: float) -> NotReadyError | ServerTimeoutError:
+    async def _carry(self) -> None:
+        if self.session.has_waiting:
+            self._stream.wake()
+        if not self._ending:
+            await self._ended.wait()
+        await self._stream.close()
+
+    def _time_left(self, min_ready: int, timeout_s: float | None, started: float) -> float:
+        """Return how many seconds to wait; raises the error of a time that is over."""
+        now = time.monotonic()
+        silent_s = now - max(self.session.last_sign, started)
         if silent_s >= self._silence_s:
-            return ServerTimeoutError(
+            raise ServerTimeoutError(
                 f"The pool {self._pool_id} said nothing for {silent_s:.0f} s, longer than its deadlines can add up to.",
                 hint="Is the server's machine overloaded or stopped? What is out is not lost: recv() again.",
             )
-        ready = self.session.count_ready()
-        return NotReadyError(
-            f"{ready} rows were ready after {timeout_s} s; expected min_ready={min_ready}.", hint="Nothing is lost: recv() again."
-        )
+        left_s = self._silence_s - silent_s
+        if timeout_s is None:
+            return left_s
+        if now - started >= timeout_s:
+            ready = self.session.count_ready()
+            raise NotReadyError(
+                f"{ready} rows were ready after {timeout_s} s; expected min_ready={min_ready}.", hint="Nothing is lost: recv() again."
+            )
+        return min(left_s, timeout_s - (now - started))
 
 
 def _closed(pool_id: str) -> PoolClosedError:
