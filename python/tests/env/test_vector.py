@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from env.harness import Program
+from sandpool.env.encoding import Output, encode
+from sandpool.env.vector_infos import infos_of
 
 np = pytest.importorskip("numpy")
 gymnasium = pytest.importorskip("gymnasium")
@@ -276,3 +279,15 @@ def test_envpool_itself_is_served(start: Any) -> None:
         }
     assert program.reset_rows(rows=[1, 3])["obs"].shape == (2, 4)
     assert json.dumps(program.call_rows("get", "num_envs")["results"]) == "[4, 4, 4, 4]"
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", ">i4"])
+def test_numbers_of_an_info_are_numpy_scalars_of_their_dtype(start: Any, dtype: str) -> None:
+    values = np.array([0, 1, 5, 250 if dtype in ("u1",) else 100, 1], dtype)
+    output = Output()
+    members = infos_of(SimpleNamespace(is_envpool=False, output=output), {"x": values}, range(5), range(5), 5)
+    assert members == [f'"{row}":{{"x":{encode(values[row], output)}}}' for row in range(5)]
+    mask = np.array([0, 1, 0, 0, 1], bool)
+    nested = {"x": {"y": values, "_y": mask}, "_x": mask}
+    members = infos_of(SimpleNamespace(is_envpool=False, output=output), nested, range(5), range(5), 5)
+    assert members == [f'"{row}":{{"x":{{"y":{encode(values[row], output)}}}}}' for row in (1, 4)]

@@ -69,7 +69,9 @@ def _set_limits(limits: dict[str, Any], names: tuple[str, ...]) -> None:
         if limits.get(name) is not None:
             kind = getattr(resource, f"RLIMIT_{name.upper()}")
             hard = resource.getrlimit(kind)[1]
-            limit = limits[name] if hard == resource.RLIM_INFINITY else min(limits[name], hard)  # a process of many rows is given many shares
+            limit = (
+                limits[name] if hard == resource.RLIM_INFINITY else min(limits[name], hard)
+            )  # a process of many rows is given many shares
             resource.setrlimit(kind, (limit, limit))
 
 

@@ -60,7 +60,7 @@ def field_of(space: Any) -> tuple[Any, tuple[int, ...]]:
     kind = space_kind(space)
     numpy = sys.modules["numpy"]
     if kind == "Discrete":
-        return numpy.dtype("<i8"), ()
+        return numpy.dtype(getattr(space, "dtype", None) or "<i8"), ()
     return numpy.dtype("i1") if kind == "MultiBinary" else space.dtype, tuple(space.shape)
 
 

@@ -42,21 +42,33 @@ def _members(infos: dict[Any, Any], count: int, output: Output) -> list[list[str
             continue
         mask = infos.get(f"_{key}")
         places = range(count) if mask is None or len(mask) != count else [place for place in range(count) if mask[place]]
-        head = key_head(_RENAMED.get(key, key))
-        for place, text in zip(places, _texts(value, places, count, output)):
-            members[place].append(head + text)
+        texts = _texts(value, places, count, output, key_head(_RENAMED.get(key, key)))
+        for place, text in zip(places, texts):
+            members[place].append(text)
     return members
 
 
-def _texts(value: Any, places: Any, count: int, output: Output) -> Any:
-    """The JSON of a value's items at these places."""
+def _texts(value: Any, places: Any, count: int, output: Output, head: str) -> list[str]:
+    """The JSON of a value's items at these places, each after the head."""
     if isinstance(value, dict):
         inner = _members(value, count, output)
-        return [f"{{{','.join(inner[place])}}}" for place in places]
+        return [f"{head}{{{','.join(inner[place])}}}" for place in places]
     numpy = sys.modules["numpy"]
     if isinstance(value, numpy.ndarray) and value.shape == (count,) and value.dtype.kind in "biuf" and value.dtype.str[0] != ">":
-        head, size, data = array_head(value.dtype, ()), value.dtype.itemsize, value.tobytes()
-        return [f'{head}"{base64_text(data[place * size : (place + 1) * size])}"]}}' for place in places]
+        return _scalar_texts(value, places, head + array_head(value.dtype, ()))
     if isinstance(value, (numpy.ndarray, list, tuple)) and getattr(value, "shape", (0,)) != () and len(value) == count:
-        return [encode(value[place], output) for place in places]
-    return [encode(value, output)] * len(places)
+        return [head + encode(value[place], output) for place in places]
+    return [head + encode(value, output)] * len(places)
+
+
+def _scalar_texts(array: Any, places: Any, head: str) -> list[str]:
+    """Each item of an array as a numpy scalar. All are encoded at once, padded to whole groups of base64, for each alone costs more."""
+    numpy = sys.modules["numpy"]
+    size = array.dtype.itemsize
+    missing = -size % 3
+    groups = numpy.zeros((len(array), size + missing), numpy.uint8)
+    groups[:, :size] = numpy.ascontiguousarray(array).view(numpy.uint8).reshape(len(array), size)
+    text = base64_text(groups.tobytes())
+    width, tail = (size + missing) // 3 * 4, "=" * missing + '"]}'
+    kept = width - missing
+    return [f'{head}"{text[place * width : place * width + kept]}{tail}' for place in places]
