@@ -100,7 +100,7 @@ class Connection:
         except HTTPError as error:
             raise ConnectionError(str(error)) from error
         opened: socket.socket = connection.sock
-        _probe_silent_peer(opened)
+        probe_silent_peer(opened)
         return opened
 
     def _send(self, connected: socket.socket, head: bytes, body: list[Bytes]) -> bool:
@@ -159,7 +159,7 @@ def _read_counted(connected: socket.socket, rest: memoryview, length_bytes: int)
     return body
 
 
-def _probe_silent_peer(connected: socket.socket) -> None:
+def probe_silent_peer(connected: socket.socket) -> None:
     """Let the kernel find out within a minute that the other machine is gone, however long a batch may take."""
     options: dict[str, Any] = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 6}
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
