@@ -8,7 +8,7 @@ import {
   MAX_HEAD_BYTES,
 } from "./frames.ts";
 
-/** A frame as it was read; `body` is a view of the chunk it came in wherever one chunk held the whole frame. */
+/** A frame as it was read; `body` is memory of its own. */
 export interface Frame {
   kind: FrameKind;
   sequence: number;
@@ -16,9 +16,23 @@ export interface Frame {
   body: Buffer;
 }
 
+/** A frame whose body is still on its way. */
+interface Unfinished {
+  /** Null: no JSON object, so the frame is dropped once its body has passed. */
+  head: Record<string, unknown> | null;
+  kind: FrameKind;
+  sequence: number;
+  body: Buffer;
+  filledBytes: number;
+  lengthBytes: number;
+}
+
+const SCRATCH_BYTES = 64 * 1024;
+const NOTHING = Buffer.alloc(0);
+
 /**
  * Reads frames from a byte stream, however it is cut. After bytes that are no frame it goes on at the next magic.
- * A frame that spans chunks is joined once, when its last byte is there.
+ * A body is written once, into memory that `takeBody` gives; a source that reads into `space()` itself spares that copy too.
  *
  * @example
  * const reader = new FrameReader((frame) => handle(frame));
@@ -28,55 +42,93 @@ export class FrameReader {
   /** Bytes passed over because they belonged to no whole frame. */
   skippedBytes = 0;
   readonly #onFrame: (frame: Frame) => void;
-  #chunks: Buffer[] = [];
-  #bufferedBytes = 0;
-  #neededBytes = FRAME_HEADER_BYTES;
+  readonly #takeBody: (bytes: number) => Buffer;
+  /** Heads, and the first bytes of bodies; used again and again. */
+  #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+  #filledBytes = 0;
+  #unfinished: Unfinished | null = null;
 
-  constructor(onFrame: (frame: Frame) => void) {
+  /** @param takeBody gives exactly that many bytes, of any content */
+  constructor(onFrame: (frame: Frame) => void, takeBody: (bytes: number) => Buffer = Buffer.allocUnsafe) {
     this.#onFrame = onFrame;
+    this.#takeBody = takeBody;
+  }
+
+  /** Where the next bytes belong: whoever reads some into its beginning hands just those to `push`, before the next call. Never empty. */
+  space(): Buffer {
+    const { body, filledBytes } = this.#unfinished ?? { body: this.#scratch, filledBytes: this.#filledBytes };
+    return body.subarray(filledBytes);
   }
 
   push(chunk: Buffer): void {
-    this.#chunks.push(chunk);
-    this.#bufferedBytes += chunk.length;
-    if (this.#bufferedBytes < this.#neededBytes) return;
-    const bytes = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks, this.#bufferedBytes);
-    this.#chunks = [];
-    this.#bufferedBytes = 0;
-    this.#keep(bytes.subarray(this.#readAll(bytes)));
-  }
-
-  #keep(rest: Buffer): void {
-    if (rest.length === 0) return;
-    this.#chunks = [rest];
-    this.#bufferedBytes = rest.length;
-  }
-
-  /** Delivers every whole frame; returns where the unread rest starts. */
-  #readAll(bytes: Buffer): number {
-    let at = 0;
-    for (;;) {
-      this.#neededBytes = FRAME_HEADER_BYTES;
-      if (bytes.length - at >= 4 && !hasMagic(bytes, at)) at = this.#skipTo(bytes, at);
-      if (bytes.length - at < FRAME_HEADER_BYTES) return at;
-      const headLength = bytes.readUInt32LE(at + 12);
-      const bodyLength = bytes.readUInt32LE(at + 16);
-      if (headLength > MAX_HEAD_BYTES || bodyLength > MAX_BODY_BYTES) {
-        at = this.#skipTo(bytes, at);
-        continue;
-      }
-      const bodyAt = at + FRAME_HEADER_BYTES + headLength;
-      this.#neededBytes = bodyAt - at;
-      if (bytes.length < bodyAt) return at;
-      if (bytes.readUInt32LE(at + 20) !== frameChecksum(bytes.subarray(at), headLength)) {
-        at = this.#skipTo(bytes, at);
-        continue;
-      }
-      this.#neededBytes = bodyAt + bodyLength - at;
-      if (bytes.length < bodyAt + bodyLength) return at;
-      this.#deliver(bytes, at, bodyAt, bodyAt + bodyLength);
-      at = bodyAt + bodyLength;
+    for (let at = 0; at < chunk.length; ) {
+      const space = this.space();
+      const isThere = chunk.buffer === space.buffer && chunk.byteOffset + at === space.byteOffset;
+      const bytes = isThere ? chunk.length - at : chunk.copy(space, 0, at);
+      at += bytes;
+      this.#took(bytes);
     }
+  }
+
+  #took(bytes: number): void {
+    const unfinished = this.#unfinished;
+    if (unfinished === null) {
+      this.#filledBytes += bytes;
+      this.#readScratch();
+      return;
+    }
+    unfinished.filledBytes += bytes;
+    if (unfinished.filledBytes < unfinished.body.length) return;
+    this.#unfinished = null;
+    this.#deliver(unfinished);
+  }
+
+  /** Delivers every whole frame, starts on the body of one that is not, and moves the rest to the front. */
+  #readScratch(): void {
+    const bytes = this.#scratch.subarray(0, this.#filledBytes);
+    let at = 0;
+    for (let next = 0; next !== -1; ) {
+      next = this.#readOne(bytes, at);
+      if (next !== -1) at = next;
+    }
+    this.#scratch.copyWithin(0, at, this.#filledBytes);
+    this.#filledBytes -= at;
+  }
+
+  /** Where the bytes after the frame, or after what is none, start; -1 where more must come first. */
+  #readOne(bytes: Buffer, at: number): number {
+    if (this.#unfinished !== null) return -1;
+    if (bytes.length - at >= 4 && !hasMagic(bytes, at)) return this.#skipTo(bytes, at);
+    if (bytes.length - at < FRAME_HEADER_BYTES) return -1;
+    const headLength = bytes.readUInt32LE(at + 12);
+    const bodyLength = bytes.readUInt32LE(at + 16);
+    if (headLength > MAX_HEAD_BYTES || bodyLength > MAX_BODY_BYTES) return this.#skipTo(bytes, at);
+    const bodyAt = at + FRAME_HEADER_BYTES + headLength;
+    if (bytes.length < bodyAt) {
+      this.#makeRoom(bodyAt - at, at);
+      return -1;
+    }
+    if (bytes.readUInt32LE(at + 20) !== frameChecksum(bytes.subarray(at), headLength)) return this.#skipTo(bytes, at);
+    const frame: Unfinished = {
+      head: parseHead(bytes.toString("utf8", at + FRAME_HEADER_BYTES, bodyAt)),
+      kind: bytes.readUInt16LE(at + 8) as FrameKind,
+      sequence: bytes.readUInt32LE(at + 4),
+      body: bodyLength === 0 ? NOTHING : this.#takeBody(bodyLength),
+      filledBytes: 0,
+      lengthBytes: bodyAt + bodyLength - at,
+    };
+    frame.filledBytes = bytes.copy(frame.body, 0, bodyAt);
+    if (frame.filledBytes < bodyLength) this.#unfinished = frame;
+    else this.#deliver(frame);
+    return bodyAt + frame.filledBytes;
+  }
+
+  /** A head larger than the scratch memory needs more of it. */
+  #makeRoom(frameBytes: number, at: number): void {
+    if (frameBytes <= this.#scratch.length) return;
+    const larger = Buffer.allocUnsafeSlow(at + frameBytes);
+    this.#scratch.copy(larger, 0, 0, this.#filledBytes);
+    this.#scratch = larger;
   }
 
   #skipTo(bytes: Buffer, at: number): number {
@@ -85,18 +137,9 @@ export class FrameReader {
     return next;
   }
 
-  #deliver(bytes: Buffer, at: number, bodyAt: number, end: number): void {
-    const head = parseHead(bytes.toString("utf8", at + FRAME_HEADER_BYTES, bodyAt));
-    if (head === null) {
-      this.skippedBytes += end - at;
-      return;
-    }
-    this.#onFrame({
-      kind: bytes.readUInt16LE(at + 8) as FrameKind,
-      sequence: bytes.readUInt32LE(at + 4),
-      head,
-      body: bytes.subarray(bodyAt, end),
-    });
+  #deliver({ head, kind, sequence, body, lengthBytes }: Unfinished): void {
+    if (head === null) this.skippedBytes += lengthBytes;
+    else this.#onFrame({ kind, sequence, head, body });
   }
 }
 

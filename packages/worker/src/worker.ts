@@ -50,6 +50,11 @@ export interface EncodedBatch {
   contentType: string;
   chunks: Buffer[];
   length: number;
+  /**
+   * Each caller may call it once, when it will not read the chunks any more: when all did and the next batch has begun, their memory is used
+   * again. Where a caller does not, the chunks stay what they are.
+   */
+  release?: () => void;
   /** For the metrics. */
   summary?: BatchSummary;
 }
@@ -78,7 +83,7 @@ export interface Pool {
   logs(row: number): Promise<Buffer>;
   /**
    * Opens a session of the pool's stream or takes it up again; what the client does not have is sent at once.
-   * @throws `pool_closed`, `conflict` while another session has the stream, `invalid_request`
+   * @throws `pool_closed`, `pool_busy` while another session has the stream, `invalid_request`
    */
   openStream(options: StreamOptions, sink: StreamSink): StreamConnection;
   /** Extends the lease; every other call does too. */

@@ -1,11 +1,15 @@
 import type { Duplex } from "node:stream";
 import { FRAME_KINDS, type Frame, FrameReader, SandpoolError, type WireError } from "@sandpool/protocol";
+import { readInto } from "../drivers/channel.ts";
 import { fail } from "../fail.ts";
+import { Bodies } from "./bodies.ts";
 import { writeRequest } from "./write-request.ts";
 
 export interface AgentReply {
   head: Record<string, unknown>;
   body: Buffer;
+  /** To be called once nobody will read the body any more; its memory is used again. Where it is not called the collector frees it. */
+  release?: () => void;
 }
 
 /** What an agent answers at any moment, it answers well within this. */
@@ -21,14 +25,13 @@ export class AgentChannel {
   /** Resolves when the channel has ended, for whatever reason. */
   readonly ended: Promise<void>;
   readonly #channel: Duplex;
+  readonly #bodies = new Bodies();
   readonly #pending = new Map<number, OnReply>();
   #nextSequence = 1;
   #isOpen = true;
 
   constructor(channel: Duplex) {
     this.#channel = channel;
-    const reader = new FrameReader((frame) => this.#receive(frame));
-    channel.on("data", (chunk: Buffer) => reader.push(chunk));
     this.ended = new Promise((resolve) => {
       const end = (): void => {
         if (!this.#isOpen) return;
@@ -42,7 +45,15 @@ export class AgentChannel {
       channel.on("error", end);
       channel.on("end", end);
       channel.on("close", end);
+      if (channel.readableEnded || channel.destroyed) end();
     });
+    readInto(
+      channel,
+      new FrameReader(
+        (frame) => this.#receive(frame),
+        (bytes) => this.#bodies.take(bytes),
+      ),
+    );
   }
 
   /** Sends a request whose head is text already. `onReply` is called exactly once, never before this returns. */
@@ -97,7 +108,8 @@ export class AgentChannel {
     const onReply = this.#pending.get(frame.sequence);
     if (onReply === undefined || frame.kind !== FRAME_KINDS.reply) return;
     this.#pending.delete(frame.sequence);
-    onReply(frame);
+    const { head, body } = frame;
+    onReply({ head, body, release: () => this.#bodies.give(body) });
   }
 }
 

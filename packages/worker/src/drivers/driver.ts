@@ -84,7 +84,7 @@ export interface SandboxExit {
 
 export interface Sandbox {
   readonly id: string;
-  /** The other end of the first process's descriptor 3. */
+  /** The other end of the first process's descriptor 3, which that process may find non-blocking. */
   readonly channel: Duplex;
   readonly isolated: boolean;
   readonly rowMemory: "cgroup" | "rlimit";

@@ -2,6 +2,7 @@ import { rm } from "node:fs/promises";
 import { removeServerGroup } from "../../host/cgroups/remove.ts";
 import { serverGroup } from "../../host/cgroups/shard.ts";
 import { type HostFolders, hostFolders, makeHostFolders } from "../../host/folders.ts";
+import { openChannel } from "../channel.ts";
 import { checkSpec } from "../check.ts";
 import { type Driver, DriverError, type DriverProbe, type Sandbox, type SandboxSpec } from "../driver.ts";
 import type { DriverOptions } from "../drivers.ts";
@@ -59,7 +60,7 @@ export class NamespaceDriver implements Driver {
       const groups = await makeBundle({ spec, agentPath: this.#agentPath, mode, folders: this.#folders, folder, ids });
       holdings.pending = groups?.rowsMade ?? Promise.resolve();
       signal.throwIfAborted();
-      const launched = launch(mode.runtime, holdings.runtimeRoot, folder, spec.id);
+      const launched = launch(mode.runtime, holdings.runtimeRoot, folder, spec.id, await openChannel());
       holdings.launched = launched;
       await waitUntilStarted(launched, folder, signal);
       await holdings.pending;

@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import type { Duplex, Readable } from "node:stream";
 import { TOOL_PATH } from "../../host/run.ts";
-import { takeChannel } from "../channel.ts";
+import type { ChannelEnds } from "../channel.ts";
 import { DriverError, type SandboxExit } from "../driver.ts";
 import { Tail } from "../tail.ts";
 import { type OciRuntime, readRuntimeLog, runtimeEnvironment } from "./runtime.ts";
@@ -21,13 +21,13 @@ export interface Launched {
  * Runs the container in the runtime's foreground. The runtime stays as the container's parent: it alone can learn the exit status,
  * and when this server dies it still removes the container once the agent has left. `--detach` would leave both to nobody.
  */
-export function launch(runtime: OciRuntime, root: string, folder: string, id: string): Launched {
+export function launch(runtime: OciRuntime, root: string, folder: string, id: string, ends: ChannelEnds): Launched {
   const args = ["--root", root, "--log", `${folder}/log`, "--log-format", "json"];
   args.push("run", "--bundle", folder, "--preserve-fds", "1", "--pid-file", `${folder}/pid`, id);
   // The runtime makes mount points with the umask it inherits, and Node can set none for a child: under 077 rows could not pass.
   const child = spawn("/bin/sh", ["-c", 'umask 022; exec "$@"', "sh", runtime.path, ...args], {
     // Only these four descriptors; a session of its own, so that a terminal's Ctrl-C reaches the server and not the container.
-    stdio: ["ignore", "pipe", "pipe", "pipe"],
+    stdio: ["ignore", "pipe", "pipe", ends.childEnd],
     detached: true,
     env: { PATH: TOOL_PATH, ...runtimeEnvironment() },
     cwd: "/",
@@ -35,7 +35,7 @@ export function launch(runtime: OciRuntime, root: string, folder: string, id: st
   const output = new Tail();
   output.follow(child.stdout as Readable);
   output.follow(child.stderr as Readable);
-  const channel = takeChannel(child);
+  const channel = ends.take(child);
   const ended = new Promise<SandboxExit>((resolve) => {
     child.once("error", () => resolve({ code: 127, signal: null }));
     child.once("exit", (code, signal) => resolve(toExit(code, signal)));

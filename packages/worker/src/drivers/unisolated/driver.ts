@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
 import { TOOL_PATH } from "../../host/run.ts";
-import { takeChannel } from "../channel.ts";
+import { openChannel } from "../channel.ts";
 import { checkSpec } from "../check.ts";
 import { type Driver, DriverError, type DriverProbe, type Sandbox, type SandboxSpec } from "../driver.ts";
 import type { DriverOptions } from "../drivers.ts";
@@ -41,8 +41,9 @@ export class UnisolatedDriver implements Driver {
     this.#options.warn?.(WARNING);
     const [file = "", ...args] = spec.argv ?? [agentPath ?? ""];
     const mark = randomUUID();
+    const ends = await openChannel();
     const child = spawn(file, args, {
-      stdio: ["ignore", "pipe", "pipe", "pipe"],
+      stdio: ["ignore", "pipe", "pipe", ends.childEnd],
       // A session of its own: one of the three things by which its processes are found again.
       detached: true,
       cwd: spec.cwd ?? "/",
@@ -51,7 +52,7 @@ export class UnisolatedDriver implements Driver {
     const output = new Tail();
     output.follow(child.stdout as Readable);
     output.follow(child.stderr as Readable);
-    const channel = takeChannel(child);
+    const channel = ends.take(child);
     await new Promise<void>((resolve, reject) => {
       child.once("spawn", resolve);
       child.once("error", (error) => reject(startFailure(file, error)));

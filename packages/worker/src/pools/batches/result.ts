@@ -11,6 +11,8 @@ export interface ShardResult {
   warnings: readonly string[];
   slowestMicroseconds: number;
   slowestRow: number | null;
+  /** To be called once nobody will read the fragments any more. */
+  release?: () => void;
 }
 
 const none: readonly never[] = [];
@@ -44,6 +46,7 @@ export function readShardResult(reply: AgentReply, columns: readonly Column[], r
     warnings: (head.warnings as string[] | undefined) ?? none,
     slowestMicroseconds: timing.slowest_us ?? 0,
     slowestRow: timing.slowest_row ?? null,
+    ...(reply.release === undefined ? {} : { release: reply.release }),
   };
 }
 

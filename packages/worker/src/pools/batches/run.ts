@@ -6,6 +6,7 @@ import type { Selection, ShardSelection } from "../rows/select.ts";
 import { type Delivery, deliver, type OnResult } from "../shards/deliver.ts";
 import type { Shard } from "../shards/shard.ts";
 import type { BatchOperation, Column } from "./columns.ts";
+import { ReplyHold } from "./hold.ts";
 import { joinResults } from "./join.ts";
 import type { ShardResult } from "./result.ts";
 
@@ -36,7 +37,9 @@ export function runBatch(core: PoolCore, run: BatchRun): Promise<EncodedBatch> {
   let missing = parts.length;
   let failure: Error | null = null;
   let refusals = 0;
-  if (run.numbered !== null) core.turn.begin(run.numbered.seq, run.numbered.request, promise);
+  const hold = new ReplyHold();
+  hold.add();
+  if (run.numbered !== null) core.turn.begin(run.numbered.seq, run.numbered.request, promise, hold);
 
   const finish = (): void => {
     core.lastUsedMs = Date.now();
@@ -47,7 +50,9 @@ export function runBatch(core: PoolCore, run: BatchRun): Promise<EncodedBatch> {
       return;
     }
     try {
-      resolve(joinResults(run.numbered?.seq ?? null, run.encoding, run.columns, results, startedMs));
+      const joined = joinResults(run.numbered?.seq ?? null, run.encoding, run.columns, results, startedMs);
+      for (const { release } of results) if (release !== undefined) hold.whenFree(release);
+      resolve({ ...joined, release: () => hold.release() });
     } catch (error) {
       reject(error);
     }

@@ -1,5 +1,6 @@
 import { fail } from "../../fail.ts";
 import type { EncodedBatch } from "../../worker.ts";
+import type { ReplyHold } from "./hold.ts";
 
 /**
  * The order of a pool's batches: one at a time, each with the next number. A repeated request, the same bytes with the same number, gets the
@@ -9,6 +10,7 @@ export class Turn {
   #lastSeq = 0;
   #lastRequest: Buffer | null = null;
   #lastReply: Promise<EncodedBatch> | null = null;
+  #lastHold: ReplyHold | null = null;
   #running = false;
   /** Rows of the stream that are out: a batch waits for them. */
   rowsOut = 0;
@@ -28,6 +30,7 @@ export class Turn {
   /** The reply that this very request got before; null if it is the next batch. @throws `pool_busy`, `pool_sequence` */
   repeated(seq: number, request: Buffer): Promise<EncodedBatch> | null {
     if (seq === this.#lastSeq && this.#lastReply !== null && this.#lastRequest?.equals(request) === true) {
+      this.#lastHold?.add();
       return this.#lastReply;
     }
     if (this.#running) {
@@ -55,7 +58,10 @@ export class Turn {
   }
 
   /** Takes the number; call after the request was checked. `settled` or `refused` must be called once the reply is there or failed. */
-  begin(seq: number, request: Buffer, reply: Promise<EncodedBatch>): void {
+  begin(seq: number, request: Buffer, reply: Promise<EncodedBatch>, hold: ReplyHold): void {
+    this.forget();
+    hold.add();
+    this.#lastHold = hold;
     this.#lastSeq = seq;
     this.#lastRequest = request;
     this.#lastReply = reply;
@@ -77,5 +83,7 @@ export class Turn {
   forget(): void {
     this.#lastRequest = null;
     this.#lastReply = null;
+    this.#lastHold?.release();
+    this.#lastHold = null;
   }
 }
