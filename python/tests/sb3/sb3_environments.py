@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from copy import deepcopy
 from typing import Any
 
 import gymnasium
@@ -18,7 +19,8 @@ class Drawing(gymnasium.Env[Any, Any]):
     """Observations are drawn from the space with the environment's own generator, episodes end by chance, rewards come from actions."""
 
     def __init__(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], render_mode: str | None = None) -> None:
-        self.observation_space = observation_space
+        # A copy: in one process, several environments would draw from one generator.
+        self.observation_space = deepcopy(observation_space)
         self.action_space = action_space
         self.render_mode = render_mode
         self.options: dict[str, Any] | None = None
@@ -33,7 +35,7 @@ class Drawing(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> Step:
         assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
         chance = self.np_random.random()
-        reward = float(np.sum(action)) + chance
+        reward = float(np.sum(action)) + int(chance * 64) / 64  # exact in float32 too, which DummyVecEnv keeps rewards in
         return self.observation_space.sample(), reward, bool(chance < 0.05), bool(0.03 < chance < 0.10), {"chance": chance}
 
     def render(self) -> Any:

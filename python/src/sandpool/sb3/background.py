@@ -34,8 +34,9 @@ class Background:
         return future
 
     def end(self) -> None:
-        """End the thread after what it does now."""
+        """End the thread after what it does now, and wait for that."""
         self._finalizer()
+        self._thread.join()
 
 
 def _work(jobs: queue.SimpleQueue[Job | None]) -> None:

@@ -10,6 +10,7 @@ from sandpool.pool.requests import encode_arguments, encode_values
 from sandpool.pool.result import CallResult
 from sandpool.pool.rlpool import RLPool
 from sandpool.pool.selection import select_rows
+from sandpool.sb3.options import check_open
 
 # SB3's own statistics wrapper, and ours that stands for it inside a sandbox without SB3.
 _STAND_INS = {"stable_baselines3.common.monitor.Monitor": "sandpool_monitor.Monitor"}
@@ -56,6 +57,7 @@ def is_wrapped(pool: RLPool, wrapper: type[Any], rows: list[int]) -> list[bool]:
 
 
 def _call(pool: RLPool, call: str, name: str, rows: list[int], free: dict[str, bytes]) -> list[Any]:
+    check_open(pool)
     result = pool.batches.call(call, name, select_rows(rows, pool.n), None, free)
     if result.errors:
         _raise(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sandpool.errors import InvalidTypeError, InvalidValueError, NotSupportedError
+from sandpool.errors import InvalidTypeError, InvalidValueError, NotSupportedError, PoolClosedError
 from sandpool.pool.options import check_choice
 from sandpool.pool.rlpool import RLPool
 from sandpool.sb3.observations import Space, fit_batch
@@ -29,6 +29,12 @@ def pool_options(options: dict[str, Any], *, first_reset: bool) -> dict[str, Any
 def check_errors(errors: object) -> None:
     """Check the option of that name."""
     check_choice("errors", errors)
+
+
+def check_open(pool: RLPool) -> None:
+    """Check that the pool was not closed by this object."""
+    if pool.closed:
+        raise PoolClosedError("The environments were closed by close(); expected open ones.", hint="Make another SB3VecEnv.")
 
 
 def check_pool(pool: object, others: dict[str, Any]) -> RLPool:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from sandpool.errors import PoolClosedError
 from sandpool.pool.actions import read_actions
 from sandpool.pool.batches import StepBatch
 from sandpool.pool.replies import spread
@@ -19,6 +18,7 @@ from sandpool.pool.revive import Revived, revive_rows
 from sandpool.pool.rlpool import RLPool
 from sandpool.pool.selection import select_rows
 from sandpool.sb3.observations import Space, fit_batch, fit_one, take_row
+from sandpool.sb3.options import check_open
 
 Infos = list[dict[str, Any]]
 
@@ -73,7 +73,7 @@ class Rows:
 
     def step(self, actions: Any) -> Stepped:
         """Step every row; `actions` are what `read_actions` returned."""
-        self._check_open()
+        check_open(self._pool)
         waiting, shown = self._waiting, self._pool.batches.observations.last() if self._waiting else None
         batch = self._pool.batches.step(actions, self._all)
         dones = batch.terminated | batch.truncated
@@ -93,7 +93,7 @@ class Rows:
 
     def reset(self, seeds: Sequence[int | None], options: Sequence[dict[str, Any]]) -> Started:
         """Reset every row with its seed and its options; empty ones are not passed on."""
-        self._check_open()
+        check_open(self._pool)
         given = [item or None for item in options]
         batch = self._pool.batches.reset(_plain_seed(seeds), given if any(given) else None, False, self._all)
         actions = [deepcopy(self._action_space).sample()] * self._pool.n if batch.errors else []
@@ -121,10 +121,6 @@ class Rows:
             info["TimeLimit.truncated"] = limited
             infos.append(info)
         return infos, resets
-
-    def _check_open(self) -> None:
-        if self._pool.closed:
-            raise PoolClosedError("The environments were closed by close(); expected open ones.", hint="Make another SB3VecEnv.")
 
 
 def _split(info: dict[str, Any], space: Space) -> tuple[dict[str, Any], dict[str, Any]]:
