@@ -47,7 +47,7 @@ export class Sandpool {
   /** The last 64 KiB of a row's standard error, as it came: escape it before showing it in a terminal. */
   async poolLogs(idOrName: string, row: number): Promise<string> {
     const path = `${poolPath(idOrName)}/logs?row=${row}`;
-    return this.transport.send("GET", path, { accept: "text/plain", retries: 3 }, (response) => response.text());
+    return this.transport.send("GET", path, { accept: "text/plain", retries: 3 }, (reply) => reply.body.text());
   }
 
   /** Closes a pool by id or name; nothing of it is left when this returns. */

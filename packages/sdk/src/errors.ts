@@ -3,6 +3,7 @@ export type ClientErrorCode =
   | "bad_credentials_file"
   | "bad_environment"
   | "connection_failed"
+  | "deadline_passed"
   | "invalid_argument"
   | "no_key"
   | "no_server_configured"
@@ -50,8 +51,19 @@ export class SandpoolError extends Error {
 
 /** The server could not be reached, or the connection broke and repeating the same request did not help. */
 export class ConnectionError extends SandpoolError {
-  constructor(message: string, options: SandpoolErrorOptions = {}) {
+  /** False when the request surely never reached the server. */
+  readonly mayHaveArrived: boolean;
+
+  constructor(message: string, options: SandpoolErrorOptions & { mayHaveArrived?: boolean } = {}) {
     super("connection_failed", message, options);
+    this.mayHaveArrived = options.mayHaveArrived ?? true;
+  }
+}
+
+/** Fewer rows were ready, or no row was free, when a `timeoutMs` passed (`deadline_passed`). Nothing is lost: ask again. */
+export class NotReadyError extends SandpoolError {
+  constructor(message: string, options: SandpoolErrorOptions = {}) {
+    super("deadline_passed", message, options);
   }
 }
 
@@ -64,6 +76,9 @@ export class ArgumentError extends SandpoolError {
 
 /** The key was missing, wrong or revoked (`unauthorized`). */
 export class AuthenticationError extends SandpoolError {}
+
+/** The pool has ended: it was closed, its lease ran out, or its sandbox or server is gone (`pool_closed`, `pool_lost`). */
+export class PoolEndedError extends SandpoolError {}
 
 /** The object does not exist, or belongs to somebody else (404). */
 export class NotFoundError extends SandpoolError {}
@@ -86,6 +101,7 @@ export function errorFromWire(status: number, body: unknown): SandpoolError {
     details: typeof error.details === "object" && error.details !== null ? { ...error.details } : undefined,
   };
   if (error.code === "environment_failed") return new EnvironmentError(error.code, error.message, options);
+  if (["pool_closed", "pool_lost"].includes(error.code)) return new PoolEndedError(error.code, error.message, options);
   if (status === 401) return new AuthenticationError(error.code, error.message, options);
   if (status === 404) return new NotFoundError(error.code, error.message, options);
   return new SandpoolError(error.code, error.message, options);

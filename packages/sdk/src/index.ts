@@ -9,17 +9,25 @@ export {
   ConnectionError,
   EnvironmentError,
   NotFoundError,
+  NotReadyError,
+  PoolEndedError,
   SandpoolError,
 } from "./errors.ts";
 export { escapeControl } from "./escape.ts";
 export { credentialsPath, discoverEndpoint, type Endpoint } from "./http/credentials.ts";
-export type { Actions } from "./pool/actions.ts";
+export type { ActionColumn, Actions } from "./pool/actions.ts";
+export type { CallOptions, ResetOptions } from "./pool/batched.ts";
 export type { PoolOptions, PoolProgress } from "./pool/options.ts";
-export type { CallResult, ResetResult, StepResult } from "./pool/results.ts";
-export { type CallOptions, type ConnectOptions, type ResetOptions, RLPool } from "./pool/rlpool.ts";
+export type { RowOptions, Seeds } from "./pool/requests.ts";
+export type { CallResult, ResetResult, RowErrors, StepResult } from "./pool/results.ts";
+export { type ConnectOptions, type ReceiveOptions, RLPool } from "./pool/rlpool.ts";
 export { type RowError, type RowErrorKind, RowsFailedError } from "./pool/rowErrors.ts";
-export type { Where } from "./pool/selection.ts";
+export type { Where, WhereOption } from "./pool/selection.ts";
 export { type Percentiles, PoolTiming, percentiles, type TimingSummary } from "./pool/timing.ts";
+export type { ResetChoice } from "./stream/entries.ts";
+export { Environment, type RowReset, type RowStep } from "./stream/environment.ts";
+export type { ReceivedResult, RowOperation } from "./stream/results.ts";
+export type { WaitLimits } from "./stream/waiting.ts";
 export { decodeValue } from "./values/decode.ts";
 export type { ArrayData } from "./values/dtypes.ts";
 export { encodeValue } from "./values/encode.ts";

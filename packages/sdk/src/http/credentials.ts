@@ -90,7 +90,8 @@ function readCredentials(path: string): Partial<Endpoint> {
   }
 }
 
-function normaliseUrl(text: string): string {
+/** A url without a trailing slash, query or fragment; refuses what is not http. */
+export function normaliseUrl(text: string): string {
   const url = URL.parse(text);
   if (url === null || !["http:", "https:"].includes(url.protocol)) {
     throw new ArgumentError(

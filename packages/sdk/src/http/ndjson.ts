@@ -3,8 +3,8 @@ import { parseJson } from "../values/json.ts";
 
 const LINE_LIMIT_CHARACTERS = 64 * 1024 * 1024;
 
-/** The JSON values of a newline-delimited response, one by one as they arrive. */
-export async function* readNdjson(body: ReadableStream<Uint8Array>): AsyncGenerator<unknown> {
+/** The JSON values of a newline-delimited body, one by one as they arrive. */
+export async function* readNdjson(body: AsyncIterable<Uint8Array>): AsyncGenerator<unknown> {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   let rest = "";
   for await (const chunk of body) {

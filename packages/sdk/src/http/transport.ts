@@ -1,7 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { Agent, type Dispatcher, request } from "undici";
 import { ConnectionError, errorFromWire, SandpoolError } from "../errors.ts";
 import { parseJson } from "../values/json.ts";
 import type { Endpoint } from "./credentials.ts";
+
+/** A successful answer whose body has not been read. */
+export type Reply = Dispatcher.ResponseData;
 
 export interface RequestOptions {
   body?: string | Uint8Array;
@@ -15,55 +19,88 @@ export interface RequestOptions {
   busyCodes?: readonly string[];
   /** An earlier send of this request may still run. */
   repeated?: boolean;
+  /** How long the server may be silent. Default 300 s. */
+  timeoutMs?: number;
 }
 
-const FIRST_RETRY_DELAY_MS = 100;
-const LAST_RETRY_DELAY_MS = 2000;
+const PAUSES_MS = [0, 50, 200, 500, 1000];
+const LONGEST_PAUSE_MS = 1000;
+const DEFAULT_TIMEOUT_MS = 300_000;
+const LOCAL_CONNECT_TIMEOUT_MS = 1000;
+// Codes of a connection that was never made: the server has not seen the request.
+const NOT_CONNECTED = new Set([
+  "EACCES",
+  "EAI_AGAIN",
+  "ECONNREFUSED",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOENT",
+  "ENOTFOUND",
+  "UND_ERR_CONNECT_TIMEOUT",
+]);
+const SILENT = new Set(["UND_ERR_BODY_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT"]);
 
 /** One server and one key; every request of the client goes through it. */
 export class Transport {
   readonly endpoint: Endpoint;
+  private readonly ownConnections: Agent | null;
+  private localConnections: Agent | null;
 
-  constructor(endpoint: Endpoint) {
+  /**
+   * With `socketPath` connections are made to that unix socket while it answers; with it or `dedicated` they are this
+   * object's own and end with `close`. Otherwise they are shared, and end after a few idle seconds.
+   */
+  constructor(endpoint: Endpoint, options: { dedicated?: boolean; socketPath?: string | null } = {}) {
     this.endpoint = endpoint;
+    const { socketPath = null } = options;
+    this.ownConnections = options.dedicated || socketPath !== null ? new Agent() : null;
+    this.localConnections =
+      socketPath === null ? null : new Agent({ connect: { socketPath, timeout: LOCAL_CONNECT_TIMEOUT_MS } });
   }
 
-  /** Sends a request and gives the successful response to `read`; throws the typed error otherwise. A broken body is retried too. */
+  /** Sends a request and gives the successful reply to `read`; throws the typed error otherwise. A broken body is retried too. */
   async send<Result>(
     method: string,
     path: string,
     options: RequestOptions,
-    read: (response: Response) => Promise<Result>,
+    read: (reply: Reply) => Promise<Result>,
   ): Promise<Result> {
     const attempts = 1 + (options.retries ?? 0);
-    let broken = 0;
-    for (let attempt = 1; ; attempt += 1) {
+    const { signal } = options;
+    const until = performance.now() + (options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+    let [broken, busy, mayHaveArrived] = [0, 0, options.repeated === true];
+    for (;;) {
       try {
         return await this.sendOnce(method, path, options, read);
       } catch (cause) {
-        if (options.signal?.aborted) throw options.signal.reason;
-        const mayStillRun = broken > 0 || options.repeated === true;
-        const stillRunning = mayStillRun && options.busyCodes?.includes((cause as SandpoolError).code);
-        if (cause instanceof SandpoolError && !stillRunning) throw cause;
-        if (!stillRunning) broken += 1;
-        if (broken >= attempts) throw this.connectionError(method, path, attempt, cause);
-        const delayMs = Math.min(FIRST_RETRY_DELAY_MS * 2 ** (attempt - 1), LAST_RETRY_DELAY_MS);
-        await sleep(delayMs, undefined, options.signal ? { signal: options.signal } : {});
+        if (signal?.aborted) throw signal.reason;
+        const code = codeOf(cause);
+        const isBusy = mayHaveArrived && options.busyCodes?.includes(code) === true;
+        if (cause instanceof SandpoolError && !isBusy) throw cause;
+        if (isBusy) busy += 1;
+        else if (this.leaveLocal(code)) continue;
+        else broken += 1;
+        if (!isBusy && !NOT_CONNECTED.has(code)) mayHaveArrived = true;
+        if (broken >= attempts || SILENT.has(code) || (isBusy && performance.now() > until)) {
+          throw this.connectionError(`${method} ${this.endpoint.url}${path}`, broken + busy, mayHaveArrived, cause);
+        }
+        const pauseMs = isBusy ? 20 * 2 ** Math.min(busy, 6) : (PAUSES_MS[broken - 1] ?? LONGEST_PAUSE_MS);
+        await sleep(Math.min(pauseMs, LONGEST_PAUSE_MS), undefined, signal ? { signal } : {});
       }
     }
   }
 
   /** `send`, with the reply parsed as JSON. */
   async json(method: string, path: string, options: RequestOptions = {}): Promise<unknown> {
-    return this.send(method, path, { accept: "application/json", ...options }, async (response) =>
-      parseJson(await response.text()),
+    return this.send(method, path, { accept: "application/json", ...options }, async (reply) =>
+      parseJson(await reply.body.text()),
     );
   }
 
   /** True for a 2xx answer to HEAD, false for 404. */
   async exists(path: string, signal?: AbortSignal): Promise<boolean> {
     try {
-      await this.send("HEAD", path, { retries: 3, signal }, async () => undefined);
+      await this.send("HEAD", path, { retries: 3, signal }, (reply) => reply.body.dump());
       return true;
     } catch (error) {
       if (!(error instanceof SandpoolError) || error.status === undefined) throw error;
@@ -74,41 +111,67 @@ export class Transport {
     }
   }
 
+  /** Ends the connections that are this object's own. */
+  close(): void {
+    for (const connections of [this.ownConnections, this.localConnections]) {
+      connections?.destroy().catch(() => undefined);
+    }
+  }
+
   private async sendOnce<Result>(
     method: string,
     path: string,
     options: RequestOptions,
-    read: (response: Response) => Promise<Result>,
+    read: (reply: Reply) => Promise<Result>,
   ): Promise<Result> {
     const headers: Record<string, string> = { authorization: `Bearer ${this.endpoint.key}`, ...options.headers };
     if (options.accept !== undefined) headers.accept = options.accept;
     if (options.body !== undefined) headers["content-type"] = options.contentType ?? "application/json";
-    const response = await fetch(this.endpoint.url + path, {
-      method,
+    const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    const connections = this.localConnections ?? this.ownConnections;
+    // Redirects are not followed: one could carry the key to another host.
+    const reply = await request(this.endpoint.url + path, {
+      method: method as Dispatcher.HttpMethod,
       headers,
-      // A redirect could carry the key to another host, so none is followed.
-      redirect: "error",
+      body: options.body ?? null,
       signal: options.signal ?? null,
-      body: (options.body as string | Uint8Array<ArrayBuffer> | undefined) ?? null,
+      headersTimeout: timeoutMs,
+      bodyTimeout: timeoutMs,
+      ...(connections === null ? {} : { dispatcher: connections }),
     });
-    if (response.ok) return await read(response);
-    throw errorFromWire(response.status, await readJsonOrNull(response));
+    if (reply.statusCode >= 200 && reply.statusCode < 300) return await read(reply);
+    throw errorFromWire(reply.statusCode, await readJsonOrNull(reply));
   }
 
-  private connectionError(method: string, path: string, attempts: number, cause: unknown): ConnectionError {
-    const inner = (cause as { cause?: { code?: string; message?: string } }).cause;
-    const reason = inner?.code ?? inner?.message ?? (cause as Error).message;
+  /** Whether nobody listened on the unix socket; from then on TCP, which says what is wrong. */
+  private leaveLocal(code: string): boolean {
+    if (this.localConnections === null || !NOT_CONNECTED.has(code)) return false;
+    this.localConnections.destroy().catch(() => undefined);
+    this.localConnections = null;
+    return true;
+  }
+
+  private connectionError(what: string, attempts: number, mayHaveArrived: boolean, cause: unknown): ConnectionError {
+    const reason = codeOf(cause) || (cause as Error).message;
     const tries = attempts === 1 ? "" : ` after ${attempts} attempts`;
-    return new ConnectionError(`${method} ${this.endpoint.url}${path} got no answer${tries}: ${reason}.`, {
+    return new ConnectionError(`${what} got no answer${tries}: ${reason}.`, {
       cause,
-      hint: `Check that the server runs ("sandpool doctor") and that SANDPOOL_URL is right; start one with "sandpool up".`,
+      mayHaveArrived,
+      hint: SILENT.has(reason)
+        ? "The server is there and silent for longer than this may take: is its machine overloaded or stopped?"
+        : `Check that the server runs ("sandpool doctor") and that SANDPOOL_URL is right; start one with "sandpool up".`,
     });
   }
 }
 
-async function readJsonOrNull(response: Response): Promise<unknown> {
+function codeOf(cause: unknown): string {
+  const { code } = cause as { code?: unknown };
+  return typeof code === "string" ? code : "";
+}
+
+async function readJsonOrNull(reply: Reply): Promise<unknown> {
   try {
-    return await response.json();
+    return await reply.body.json();
   } catch {
     return null;
   }

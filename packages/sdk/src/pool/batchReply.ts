@@ -1,14 +1,17 @@
 import { BATCH_CONTENT_TYPE, type DecodedField, decodeBatch } from "@sandpool/protocol";
 import { SandpoolError } from "../errors.ts";
+import type { Reply } from "../http/transport.ts";
 import { decodeText } from "../values/decode.ts";
-import { viewAsTypedArray } from "../values/dtypes.ts";
-import { NdArray } from "../values/ndarray.ts";
+import { itemBytesOf, viewAsTypedArray } from "../values/dtypes.ts";
+import { NdArray, sizeOf } from "../values/ndarray.ts";
 import { isValueObject, type Value, type ValueObject } from "../values/types.ts";
 import type { ObservationColumns } from "./observations.ts";
 import type { BatchTiming } from "./timing.ts";
 
-/** A reply of reset, step, call or observations, decoded; columns in the order of the selected rows. */
+/** A reply of reset, step, call or observations, or a result of the stream, decoded; columns in the order of its rows. */
 export interface BatchReply {
+  /** The message's members beside its fields. */
+  members: Readonly<Record<string, unknown>>;
   observations: ObservationColumns | null;
   rewards: Float64Array | null;
   terminated: boolean[] | null;
@@ -23,20 +26,35 @@ export interface BatchReply {
 export const BATCH_ACCEPT = BATCH_CONTENT_TYPE;
 
 /** Reads a whole binary batch. Throws `protocol_violation` when it is not one. */
-export async function readBatchReply(response: Response): Promise<BatchReply> {
-  const contentType = response.headers.get("content-type");
-  const message = Buffer.from(await response.arrayBuffer());
-  if (!contentType?.startsWith(BATCH_CONTENT_TYPE)) throw violation(`content type ${contentType}`);
+export async function readBatchReply(reply: Reply): Promise<BatchReply> {
+  const contentType = reply.headers["content-type"];
+  const body = await reply.body.arrayBuffer();
+  if (!String(contentType).startsWith(BATCH_CONTENT_TYPE)) throw violation(`content type ${contentType}`);
+  return decodeReply(Buffer.from(body));
+}
+
+/** Takes a binary batch apart; arrays are views on the message. Throws `protocol_violation` when it is not one. */
+export function decodeReply(message: Buffer): BatchReply {
   try {
     const { map, fields } = decodeBatch(message);
-    return toReply(map as Record<string, unknown>, fields);
+    return toReply(map, fields);
   } catch (cause) {
     if (cause instanceof SandpoolError) throw cause;
     throw violation((cause as Error).message, cause);
   }
 }
 
-function toReply(map: Record<string, unknown>, fields: readonly DecodedField[]): BatchReply {
+/** A column of a reply, checked. Throws `protocol_violation` when it is missing or has another length. */
+export function columnOf<Column extends ArrayLike<unknown>>(
+  name: string,
+  column: Column | null,
+  count: number,
+): Column {
+  if (column?.length === count) return column;
+  throw violation(`${column === null ? "no" : column.length} ${name} for ${count} rows`);
+}
+
+function toReply(members: Readonly<Record<string, unknown>>, fields: readonly DecodedField[]): BatchReply {
   const find = (name: string): DecodedField | undefined => fields.find((field) => field.name === name);
   const flags = (name: string): boolean[] | null => {
     const field = find(name);
@@ -45,14 +63,15 @@ function toReply(map: Record<string, unknown>, fields: readonly DecodedField[]):
   const rewards = find("rewards");
   const results = find("results");
   return {
+    members,
     observations: readObservations(fields.filter((field) => field.name === "obs")),
-    rewards: rewards === undefined ? null : (toArray(rewards).data as Float64Array),
+    rewards: rewards === undefined ? null : readRewards(rewards),
     terminated: flags("terminated"),
     truncated: flags("truncated"),
     results: results === undefined ? null : readList(results),
     infos: readInfos(find("infos")),
-    failed: (map.failed as number[] | undefined) ?? [],
-    timing: readTiming(map.timing),
+    failed: (members.failed as number[] | undefined) ?? [],
+    timing: readTiming(members.timing),
   };
 }
 
@@ -64,9 +83,16 @@ function readObservations(fields: readonly DecodedField[]): ObservationColumns |
   return { kind: "array", fields: ordered.map(toArray) };
 }
 
-function toArray(field: DecodedField): NdArray {
-  if (field.dtype === null || field.shape === null) throw violation(`the field ${field.name} without dtype and shape`);
-  return new NdArray(field.dtype, field.shape, viewAsTypedArray(field.dtype, field.data));
+/** In memory of their own: the caller may keep and change them. */
+function readRewards(field: DecodedField): Float64Array {
+  if (field.dtype !== "<f8") throw violation(`rewards of dtype ${field.dtype}`);
+  return toArray(field).data.slice() as Float64Array;
+}
+
+function toArray({ name, dtype, shape, data }: DecodedField): NdArray {
+  if (dtype === null || shape === null) throw violation(`the field ${name} without dtype and shape`);
+  if (data.length !== itemBytesOf(dtype) * sizeOf(shape)) throw violation(`the field ${name} of another length`);
+  return new NdArray(dtype, shape, viewAsTypedArray(dtype, data));
 }
 
 function readList(field: DecodedField): Value[] {
@@ -76,7 +102,7 @@ function readList(field: DecodedField): Value[] {
 }
 
 function readInfos(field: DecodedField | undefined): Map<number, ValueObject> {
-  const infos = field === undefined || field.data.length === 0 ? {} : decodeText(field.data.toString("utf8"));
+  const infos = field === undefined || field.data.length <= 2 ? {} : decodeText(field.data.toString("utf8"));
   if (!isValueObject(infos)) throw violation("infos that are not an object keyed by row");
   // An info that is itself a tag that decoded to something else is kept, under a name of its own.
   const asObject = (info: Value): ValueObject => (isValueObject(info) ? info : { sandpool_info: info });

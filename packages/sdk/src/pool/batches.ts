@@ -2,41 +2,44 @@ import { randomUUID } from "node:crypto";
 import { ConnectionError, SandpoolError } from "../errors.ts";
 import type { Transport } from "../http/transport.ts";
 import { BATCH_ACCEPT, type BatchReply, readBatchReply } from "./batchReply.ts";
+import type { BatchBody, Encode } from "./requests.ts";
 import type { PoolTiming } from "./timing.ts";
 
-export interface BatchBody {
-  body: string | Uint8Array;
-  contentType: string;
-}
+export type Operation = "reset" | "step" | "call";
 
-/** What every batch begins with; `client` keeps two pool objects' requests apart. */
-export interface BatchNumber {
-  seq: number;
-  client: string;
+export interface Batch<Result> {
+  operation: Operation;
+  encode: Encode;
+  /** Takes its reply in, also when it only arrives while the next batch is settled. */
+  absorb: (reply: BatchReply) => Result;
+  /** How long the pool may take. */
+  timeoutMs: number;
+  signal?: AbortSignal | undefined;
 }
-
-type Operation = "reset" | "step" | "call";
 
 /** A numbered request, kept until it is known whether the pool has executed it. */
 interface UnsettledBatch extends BatchBody {
   operation: Operation;
-  absorb: (reply: BatchReply) => void;
+  absorb: (reply: BatchReply) => unknown;
+  timeoutMs: number;
 }
 
 const CONNECTION_RETRIES = 5;
 
 /**
  * Numbers a pool's batches and sends them one at a time. A broken connection is retried with the same number only, for which
- * the pool returns the reply it kept: nothing is executed twice. A batch whose fate stayed unknown is settled the same way
- * before the next one.
+ * the pool returns the reply it kept: nothing is executed twice. A batch whose fate stayed unknown, also one that was
+ * aborted, is settled the same way before the next one.
  */
 export class Batches {
+  /** Called before a batch is sent; may refuse it. */
+  guard: (operation: Operation) => void = () => undefined;
   private readonly transport: Transport;
   private readonly path: string;
   private readonly timing: PoolTiming;
   private readonly client = randomUUID();
   private nextSeq: number;
-  private running: Operation | null = null;
+  private current: Operation | "settle" | null = null;
   private unsettled: UnsettledBatch | null = null;
 
   constructor(transport: Transport, path: string, timing: PoolTiming, nextSeq: number) {
@@ -46,69 +49,96 @@ export class Batches {
     this.nextSeq = nextSeq;
   }
 
-  /** Sends one batch; `absorb` takes its reply in, also when it only arrives while the next batch is settled. */
-  async run(
-    operation: Operation,
-    encode: (number: BatchNumber) => BatchBody,
-    absorb: (reply: BatchReply) => void,
-  ): Promise<BatchReply> {
-    if (this.running !== null) {
-      throw new SandpoolError(
-        "pool_busy",
-        `${operation} was called while ${this.running} of the same pool is not done.`,
-        {
-          hint: "Await one call before the next; a pool handles one batch at a time.",
-        },
-      );
-    }
-    this.running = operation;
+  /** What is under way now, or null. */
+  get running(): string | null {
+    return this.current;
+  }
+
+  /** Sends one batch and gives what `absorb` makes of its reply. */
+  async run<Result>({ encode, signal, ...batch }: Batch<Result>): Promise<Result> {
+    const { operation } = batch;
+    this.refuseWhileRunning(operation);
+    this.guard(operation);
+    signal?.throwIfAborted();
+    return this.exclusively(operation, async () => {
+      await this.settleUnsettled(signal);
+      const body = encode({ seq: this.nextSeq, client: this.client });
+      return (await this.send({ ...batch, ...body }, signal)) as Result;
+    });
+  }
+
+  /** Finds out what became of a batch whose fate is unknown and takes its reply in; nothing, if there is none. */
+  async settle(signal?: AbortSignal): Promise<void> {
+    if (this.unsettled === null) return;
+    this.refuseWhileRunning("settle");
+    await this.exclusively("settle", () => this.settleUnsettled(signal));
+  }
+
+  private async exclusively<Result>(operation: Operation | "settle", act: () => Promise<Result>): Promise<Result> {
+    this.current = operation;
     try {
-      if (this.unsettled !== null) await this.settle(this.unsettled);
-      const batch = { ...encode({ seq: this.nextSeq, client: this.client }), operation, absorb };
-      return await this.send(batch);
+      return await act();
     } finally {
-      this.running = null;
+      this.current = null;
     }
   }
 
-  private async settle(batch: UnsettledBatch): Promise<void> {
+  private async settleUnsettled(signal: AbortSignal | undefined): Promise<void> {
+    if (this.unsettled === null) return;
     try {
-      await this.send(batch);
+      await this.send(this.unsettled, signal);
     } catch (error) {
       // Refused now means settled: the pool has told where it stands. Unreachable means still unknown.
       if (this.unsettled !== null) throw error;
     }
   }
 
-  private async send(batch: UnsettledBatch): Promise<BatchReply> {
+  private async send(batch: UnsettledBatch, signal: AbortSignal | undefined): Promise<unknown> {
     const began = performance.now();
-    const { body, contentType } = batch;
-    const repeat = { retries: CONNECTION_RETRIES, busyCodes: ["pool_busy"], repeated: this.unsettled !== null };
+    const { body, contentType, timeoutMs, operation } = batch;
+    const repeated = this.unsettled !== null;
     this.unsettled = batch;
+    let reply: BatchReply;
     try {
-      const path = `${this.path}/${batch.operation}`;
-      const reply = await this.transport.send(
+      reply = await this.transport.send(
         "POST",
-        path,
-        { body, contentType, accept: BATCH_ACCEPT, ...repeat },
+        `${this.path}/${operation}`,
+        {
+          ...{ body, contentType, timeoutMs, signal, repeated, accept: BATCH_ACCEPT },
+          ...{ retries: CONNECTION_RETRIES, busyCodes: ["pool_busy"] },
+        },
         readBatchReply,
       );
-      this.nextSeq += 1;
-      this.unsettled = null;
-      this.timing.record(reply.timing, performance.now() - began);
-      batch.absorb(reply);
-      return reply;
     } catch (error) {
-      this.learnFrom(error);
+      this.learnFrom(error, repeated);
       throw error;
     }
+    this.nextSeq += 1;
+    this.unsettled = null;
+    this.timing.record(reply.timing, performance.now() - began);
+    return batch.absorb(reply);
   }
 
-  /** A 4xx refused the batch before it ran; after anything else it may have run. */
-  private learnFrom(error: unknown): void {
-    if (!(error instanceof SandpoolError) || error instanceof ConnectionError) return;
+  /** A 4xx refused the batch before it ran, and what never reached the server did not run; after anything else it may have run. */
+  private learnFrom(error: unknown, repeated: boolean): void {
+    if (!(error instanceof SandpoolError)) return;
+    if (error instanceof ConnectionError) {
+      if (!error.mayHaveArrived && !repeated) this.unsettled = null;
+      return;
+    }
     const { expected } = error.details;
     if (error.code === "pool_sequence" && typeof expected === "number") this.nextSeq = expected;
     if (error.status !== undefined && error.status < 500) this.unsettled = null;
+  }
+
+  private refuseWhileRunning(operation: string): void {
+    if (this.current === null) return;
+    throw new SandpoolError(
+      "pool_busy",
+      `${operation} was called while ${this.current} of the same pool is not done.`,
+      {
+        hint: "Await one call before the next; a pool handles one batch at a time.",
+      },
+    );
   }
 }

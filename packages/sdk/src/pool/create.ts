@@ -3,7 +3,7 @@ import { packEnvironment } from "../archive/environment.ts";
 import type { Archive } from "../archive/pack.ts";
 import { ConnectionError, errorFromWire } from "../errors.ts";
 import { readNdjson } from "../http/ndjson.ts";
-import type { Transport } from "../http/transport.ts";
+import type { Reply, Transport } from "../http/transport.ts";
 import { requestJson } from "../values/json.ts";
 import { readDescription } from "./description.ts";
 import { type PoolOptions, toCreateRequest } from "./options.ts";
@@ -19,8 +19,8 @@ export async function createPool(
   await uploadArchive(transport, archive, options);
   const body = requestJson({ archive: archive.sha256, entry: archive.entry, ...request });
   const accept = "application/x-ndjson";
-  return transport.send("POST", "/v1/pools", { body, accept, signal: options.signal }, (response) =>
-    followCreation(response, options),
+  return transport.send("POST", "/v1/pools", { body, accept, signal: options.signal }, (reply) =>
+    followCreation(reply, options),
   );
 }
 
@@ -34,9 +34,8 @@ async function uploadArchive(transport: Transport, archive: Archive, options: Po
   options.onProgress?.({ phase: "upload", done: total, total });
 }
 
-async function followCreation(response: Response, options: PoolOptions): Promise<PoolReply> {
-  if (response.body === null) throw new ConnectionError("The server answered the creation without a body.");
-  for await (const line of readNdjson(response.body)) {
+async function followCreation(reply: Reply, options: PoolOptions): Promise<PoolReply> {
+  for await (const line of readNdjson(reply.body)) {
     const event = line as CreateEvent;
     if (event.event === "progress") {
       options.onProgress?.({ phase: event.phase, done: event.done, total: event.total });

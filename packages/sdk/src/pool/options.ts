@@ -1,49 +1,68 @@
 import { ArgumentError } from "../errors.ts";
-import { describe } from "../values/describe.ts";
 import { encodeValue } from "../values/encode.ts";
-import { isValueObject, type ValueObject } from "../values/types.ts";
+import type { ValueObject } from "../values/types.ts";
+import { checkObjects } from "./requests.ts";
 
+/** How far a creation is: `done` of `total` steps of a phase, bytes in `upload`. */
 export interface PoolProgress {
   phase: "upload" | "layer" | "template" | "start" | "reset";
   done: number;
   total: number;
 }
 
-/** What a pool is made of; everything but `n` has the server's default. */
+/** What a pool is made of; everything but `n` has the server's default, given here. */
 export interface PoolOptions {
   /** Rows of the pool. */
   n: number;
+  /** The pool's seed, 0 to 2^53 - 1. Default: random, shown in the status. */
   seed?: number | null;
-  autoreset?: null | "same_step" | "next_step";
+  /** What happens after the end of an episode, in the same request. Default null: nothing. `auto`: a vectorised environment's own mode, `same_step` for any other. */
+  autoreset?: null | "same_step" | "next_step" | "auto";
+  /** What a reset without a seed sends: one `derived` (default) from the pool's seed, row and episode, or none (`continue`). */
   seeds?: "derived" | "continue";
-  /** `rows`: a failed row is an entry of `errors`; `raise`: the call throws `RowsFailedError`. */
+  /** `rows` (default): a failed row is an entry of `errors`; `raise`: the call throws `RowsFailedError`. */
   errors?: "rows" | "raise";
-  /** Warn through `process.emitWarning` at the first failure of each kind. Default true. */
+  /** Warn through `process.emitWarning` at the first failure of each kind, and of what the server warns of. Default true. */
   warn?: boolean;
+  /** How processes start. Default `auto`: by fork, where the program can. */
   start?: "auto" | "fork" | "spawn";
+  /** Default `namespace`. */
   isolation?: string;
+  /** Sandboxes that share the rows. Default `auto`, about one a core. */
   shards?: number | "auto";
+  /** Rows that share a process. Default 1; `auto` measures a step and chooses, see `description.packing`. */
   envsPerProcess?: number | "auto";
-  /** The Python interpreter inside the image. */
+  /** The Python interpreter inside the image. Default `/usr/bin/python3`. */
   python?: string;
   /** Environment variables of the programs. */
   env?: Readonly<Record<string, string>>;
-  /** One object for all rows, or a list of `n`. */
-  config?: ValueObject | readonly ValueObject[] | null;
+  /** Handed to `make(config)` in the environment: one object for all rows, or a list of `n`. */
+  config?: ValueObject | readonly (ValueObject | null)[] | null;
+  /** Default `host`. */
   image?: string;
+  /** Default false. */
   network?: boolean;
-  /** Per environment: bytes, or text such as `"2GiB"`. */
+  /** Of one environment: bytes, or text such as `"2GiB"` (the default). */
   memory?: number | string;
+  /** Of one environment: bytes, or text such as `"1GiB"` (the default). */
   workspace?: number | string;
+  /** Of one row. Default 30. */
   stepTimeoutSeconds?: number;
+  /** Of one row. Default 60. */
   resetTimeoutSeconds?: number;
+  /** Of one row. Default 120. */
   startTimeoutSeconds?: number;
+  /** Of one row. Default 30. */
   callTimeoutSeconds?: number;
+  /** Rows that run at once. Default null: all. */
   inFlight?: number | null;
+  /** Default true; false stops after the start, and `initialObservations` is null. */
   firstReset?: boolean;
+  /** Default true; false drops every capability in the environments. */
   branching?: boolean;
-  /** Seconds without a request after which the server closes the pool; this object keeps it alive meanwhile. */
+  /** Seconds without a request after which the server closes the pool; this object keeps it alive meanwhile. Default 600. */
   leaseSeconds?: number;
+  /** Another way to address the pool: `[a-z][a-z0-9-]{0,39}`. */
   name?: string | null;
   onProgress?: (progress: PoolProgress) => void;
   /** Aborting rolls the creation back. */
@@ -96,22 +115,6 @@ export function toCreateRequest(options: PoolOptions): Record<string, unknown> {
   }
   if (options.config !== undefined) request.config = encodeConfig(options.config, options.n);
   return request;
-}
-
-/** Refuses a misspelt member, which would silently be as if it were not given. */
-export function refuseUnknown(call: string, given: object, known: readonly string[]): void {
-  const unknown = Object.keys(given).find((name) => !known.includes(name));
-  if (unknown === undefined) return;
-  throw new ArgumentError(`${call} has no option ${unknown}; expected one of ${known.join(", ")}.`);
-}
-
-/** Checks null, one plain object for all rows, or a list of plain objects and nulls. */
-export function checkObjects(name: string, value: unknown): void {
-  const items: readonly unknown[] = Array.isArray(value) ? value : [value];
-  const place = items.findIndex((item) => item !== null && !isValueObject(item));
-  if (place === -1) return;
-  const where = Array.isArray(value) ? `${name}[${place}]` : name;
-  throw new ArgumentError(`${where} is ${describe(items[place])}; expected a plain object or null.`);
 }
 
 function encodeConfig(config: NonNullable<PoolOptions["config"]> | null, n: number): unknown {

@@ -1,31 +1,27 @@
 import type { PoolReply } from "@sandpool/protocol";
-import { ArgumentError, SandpoolError } from "../errors.ts";
+import { ArgumentError } from "../errors.ts";
+import { escapeControl } from "../escape.ts";
 import { discoverEndpoint } from "../http/credentials.ts";
 import { Transport } from "../http/transport.ts";
-import { encodeValue } from "../values/encode.ts";
-import { requestJson } from "../values/json.ts";
+import { makeResets, makeSteps, type ResetChoice } from "../stream/entries.ts";
+import { Environment } from "../stream/environment.ts";
+import { joinParts, type ReceivedResult } from "../stream/results.ts";
+import { AsynchronousStepping } from "../stream/stepping.ts";
+import type { WaitLimits } from "../stream/waiting.ts";
+import { describe } from "../values/describe.ts";
 import type { Value, ValueObject } from "../values/types.ts";
-import { type Actions, encodeStep } from "./actions.ts";
-import { Batches } from "./batches.ts";
+import type { Actions } from "./actions.ts";
+import { BatchedPool } from "./batched.ts";
 import { BATCH_ACCEPT, type BatchReply, readBatchReply } from "./batchReply.ts";
 import { createPool } from "./create.ts";
 import { readDescription } from "./description.ts";
-import { LeaseKeeper } from "./lease.ts";
-import { Observations } from "./observations.ts";
-import { checkObjects, type PoolOptions, refuseUnknown } from "./options.ts";
-import {
-  type CallResult,
-  errorsOf,
-  fullInfos,
-  fullStep,
-  type ResetResult,
-  type StepResult,
-  spreadRows,
-} from "./results.ts";
-import { type RowError, RowsFailedError, RowWarnings } from "./rowErrors.ts";
-import { pickRows, type Selection, selectRows, type Where } from "./selection.ts";
-import { PoolTiming } from "./timing.ts";
+import type { PoolOptions } from "./options.ts";
+import { checkDuration } from "./requests.ts";
+import { emitSandpoolWarning, RowReporter } from "./rowErrors.ts";
+import { readWhereOption, refuseUnknown, type WhereOption } from "./selection.ts";
+import { Timeouts } from "./timeouts.ts";
 
+/** Which server, and the key for it. Default: `SANDPOOL_URL` with `SANDPOOL_API_KEY`, else what `sandpool up` left for this account. */
 export interface ConnectOptions {
   url?: string;
   apiKey?: string;
@@ -33,247 +29,180 @@ export interface ConnectOptions {
   transport?: Transport;
 }
 
-export interface ResetOptions {
-  /** Row i gets seed + i; or a list of n, null for a row's own rule. */
-  seed?: number | null | readonly (number | null)[];
-  where?: Where | null;
-  /** Kill, wipe the workspace and start anew instead of the environment's own reset. */
-  hard?: boolean;
-  /** One object for all rows, or a list. */
-  options?: ValueObject | readonly (ValueObject | null)[] | null;
-}
-
-export interface CallOptions {
-  args?: readonly Value[];
-  kwargs?: ValueObject;
-  where?: Where | null;
-  timeoutSeconds?: number | null;
-}
-
-interface PoolMode {
-  raises: boolean;
-  warns: boolean;
-  attached: boolean;
-  firstReset: boolean;
+/** How long a `recv` waits. */
+export interface ReceiveOptions {
+  /** At least so many rows; never more than are out. Default 1. */
+  minReady?: number;
+  /** Throws `NotReadyError` after it. Default: as long as the pool's deadlines allow. */
+  timeoutMs?: number;
+  signal?: AbortSignal;
 }
 
 /**
- * N isolated environments behind one batched call.
+ * N isolated environments behind one batched call, or each at its own pace.
+ *
+ * `Observations` is the caller's word for what an observation of n rows is, such as `NdArray` for an array pool or `string[]`
+ * for a list pool; like a cast, nothing checks it.
  *
  * @example
- * await using pool = await RLPool.create("envs/cartpole", { n: 64 });
+ * await using pool = await RLPool.create<NdArray>("envs/cartpole", { n: 64, autoreset: "same_step" });
  * await pool.reset({ seed: 1 });
- * const { observations, rewards, dones } = await pool.step(new Array(64).fill(0));
+ * const { observations, rewards, dones } = await pool.step(new Int32Array(64));
  */
-export class RLPool implements AsyncDisposable {
-  readonly id: string;
-  readonly n: number;
-  /** As the server described the pool when it was made or attached: spaces, layout, start, limits. */
-  readonly description: PoolReply;
-  /** Observations of the first reset; null with `firstReset: false`. */
-  readonly initialObservations: Value;
-  /** Infos of the last reset. */
-  resetInfos: ValueObject[];
-  readonly timing = new PoolTiming();
-
-  private readonly transport: Transport;
-  private readonly path: string;
-  private readonly batches: Batches;
-  private readonly lastObservations: Observations;
-  private readonly lease: LeaseKeeper;
-  private readonly warnings = new RowWarnings();
-  private readonly mode: PoolMode;
-  private state: "open" | "closed" | "detached" = "open";
-
-  private constructor(transport: Transport, description: PoolReply, first: BatchReply, mode: PoolMode) {
-    this.transport = transport;
-    this.description = description;
-    this.id = description.id;
-    this.n = description.n;
-    this.path = `/v1/pools/${encodeURIComponent(description.id)}`;
-    this.mode = mode;
-    this.batches = new Batches(transport, this.path, this.timing, description.next_seq);
-    this.lastObservations = new Observations(description.layout, description.n);
-    if (first.observations !== null) this.lastObservations.update(first.observations, null, []);
-    this.initialObservations = mode.firstReset ? this.lastObservations.current() : null;
-    this.resetInfos = fullInfos(first, description.n);
-    this.lease = new LeaseKeeper(transport, this.path, description.lease.seconds, this);
-  }
+export class RLPool<Observations = Value> extends BatchedPool<Observations> {
+  #stepping: AsynchronousStepping | null = null;
 
   /**
    * Makes a pool from a folder with `env.py` (or an executable `env`) or from one program. Every environment was reset once when
    * this returns. Throws `EnvironmentError` when an environment cannot start or reset; then nothing is left on the server.
    */
-  static async create(environmentPath: string, options: PoolOptions, connection: ConnectOptions = {}): Promise<RLPool> {
-    const transport = connection.transport ?? new Transport(discoverEndpoint(connection));
-    const mode = modeOf(options, false);
-    const description = await createPool(transport, environmentPath, options);
-    return new RLPool(transport, description, await observe(transport, description), mode);
+  static async create<Observations = Value>(
+    environmentPath: string,
+    options: PoolOptions,
+    connection: ConnectOptions = {},
+  ): Promise<RLPool<Observations>> {
+    const server = connection.transport ?? new Transport(discoverEndpoint(connection));
+    const reporter = reporterOf(options);
+    const description = await createPool(server, environmentPath, options);
+    const timeouts = new Timeouts(description, options.inFlight);
+    const first = await observe(server, description);
+    if (options.warn !== false) for (const warning of description.warnings) emitSandpoolWarning(escapeControl(warning));
+    const firstReset = options.firstReset !== false;
+    return new RLPool({ server, description, first, attached: false, firstReset, timeouts, reporter });
   }
 
   /** Joins a living pool by id or name. Leaving an `await using` block detaches; `close()` closes it for everyone. */
-  static async attach(
+  static async attach<Observations = Value>(
     idOrName: string,
     options: ConnectOptions & Pick<PoolOptions, "errors" | "warn"> = {},
-  ): Promise<RLPool> {
-    const transport = options.transport ?? new Transport(discoverEndpoint(options));
+  ): Promise<RLPool<Observations>> {
+    const server = options.transport ?? new Transport(discoverEndpoint(options));
+    const reporter = reporterOf(options);
     const path = `/v1/pools/${encodeURIComponent(idOrName)}`;
-    const mode = modeOf(options, true);
-    const description = readDescription(await transport.json("GET", path, { retries: 3 }));
-    return new RLPool(transport, description, await observe(transport, description), mode);
+    const description = readDescription(await server.json("GET", path, { retries: 3 }));
+    const first = await observe(server, description);
+    const timeouts = new Timeouts(description);
+    return new RLPool({ server, description, first, attached: true, firstReset: true, timeouts, reporter });
   }
 
-  /** Resets rows (all by default). Rows that were not selected keep their last observation. */
-  async reset(options: ResetOptions = {}): Promise<ResetResult> {
-    refuseUnknown("reset", options, ["seed", "where", "hard", "options"]);
-    const selection = this.select(options.where);
-    if (selection.count === 0)
-      return { observations: this.lastObservations.current(), infos: fullInfos(null, this.n), errors: new Map() };
-    const seed = Array.isArray(options.seed)
-      ? pickRows("seed", options.seed, selection, this.n)
-      : (options.seed ?? null);
-    const rowOptions = this.rowValues("options", options.options ?? null, selection);
-    const body = { seed, where: selection.rows, hard: options.hard ?? false, options: rowOptions };
-    const reply = await this.batches.run("reset", (number) => json({ ...number, ...body }), this.absorb(selection));
-    this.resetInfos = fullInfos(reply, this.n);
-    const errors = this.report(errorsOf(reply));
-    return { observations: this.lastObservations.current(), infos: this.resetInfos, errors };
+  /** Rows that were sent and whose results no `recv` has returned, ascending. */
+  get rowsOut(): number[] {
+    return this.#stepping?.rowsOut ?? [];
   }
 
-  /** Steps rows with one action a selected row in the order of `where`, or one a row of the pool. An array of actions travels as one buffer. */
-  async step(actions: Actions, where: Where | null = null): Promise<StepResult> {
-    const selection = this.select(where);
-    if (selection.count === 0) return fullStep(null, selection, this.n, this.lastObservations.current());
-    const reply = await this.batches.run("step", encodeStep(actions, selection, this.n), this.absorb(selection));
-    const result = fullStep(reply, selection, this.n, this.lastObservations.current());
-    this.report(result.errors);
-    return result;
-  }
-
-  /** Calls a method of the environments (not reset, step or close). */
-  async call(name: string, options: CallOptions = {}): Promise<CallResult> {
-    refuseUnknown("call", options, ["args", "kwargs", "where", "timeoutSeconds"]);
-    const { args = [], kwargs = {}, where = null, timeoutSeconds = null } = options;
-    const encoded = { args: encodeValue(args, "args"), kwargs: encodeValue(kwargs, "kwargs") };
-    return this.runCall({ call: "call", name, ...encoded, timeout: timeoutSeconds }, where);
-  }
-
-  /** Reads an attribute, through the wrappers. */
-  async getAttr(name: string, where: Where | null = null): Promise<CallResult> {
-    return this.runCall({ call: "get", name }, where);
-  }
-
-  /** Sets an attribute: one value for all rows, or with `perRow` a list with one item a selected row. */
-  async setAttr(
-    name: string,
-    value: Value,
-    options: { where?: Where | null; perRow?: boolean } = {},
-  ): Promise<CallResult> {
-    const where = options.where ?? null;
-    if (!options.perRow) return this.runCall({ call: "set", name, values: encodeValue(value) }, where);
-    if (!Array.isArray(value)) throw new ArgumentError(`setAttr with perRow got a ${typeof value}; expected a list.`);
-    const values = pickRows("values", value, this.select(where), this.n).map((item) => encodeValue(item));
-    return this.runCall({ call: "set", name, values, per_row: true }, where);
-  }
-
-  /** Description, rows and counters; with `memory`, the PSS of every environment, sampled off the step path. */
-  async status(options: { memory?: boolean } = {}): Promise<PoolReply> {
+  /**
+   * Sends steps off and returns at once; each row's result comes with a later `recv`. Actions are those of `step`. What is sent
+   * in one turn of the event loop travels together.
+   *
+   * Throws `ArgumentError` for wrong actions and `pool_busy` when one of the rows is out or checked out; then nothing was sent.
+   *
+   * @example
+   * pool.sendReset();
+   * for await (const ready of pool.results({ minReady: 8 })) {
+   *   if (isTraining()) pool.send(policy(ready.observations), ready.index);
+   * }
+   */
+  send(actions: Actions, where?: WhereOption<object>): void {
+    const options = readWhereOption("send", where, []);
     this.assertOpen();
-    return readDescription(
-      await this.transport.json("GET", `${this.path}?memory=${options.memory === true}`, { retries: 3 }),
-    );
+    const entry = makeSteps(actions, options.where, this.n, this.actionForm);
+    if (entry.rows.length > 0) this.stepping().send(entry);
   }
 
-  /** The last 64 KiB of a row's standard error, as it came: escape it before showing it in a terminal. */
-  async logs(row: number): Promise<string> {
+  /** Sends resets off and returns at once; lists have one item a selected row, in the order of `where`, or n. Throws as `send` does. */
+  sendReset(choice: ResetChoice = {}): void {
+    refuseUnknown("sendReset", choice, ["seed", "where", "hard", "options"]);
     this.assertOpen();
-    return this.transport.send(
-      "GET",
-      `${this.path}/logs?row=${row}`,
-      { accept: "text/plain", retries: 3 },
-      (response) => response.text(),
-    );
+    const entry = makeResets(choice, this.n);
+    if (entry.rows.length > 0) this.stepping().send(entry);
   }
 
-  /** Closes the pool on the server; after it nothing of the pool is left. Closing twice is harmless. */
-  async close(): Promise<void> {
-    if (this.state === "closed") return;
-    this.state = "closed";
-    this.lease.stop();
-    await this.transport.json("DELETE", this.path, { retries: 3 }).catch((error: unknown) => {
-      const gone = error instanceof SandpoolError && (error.status === 404 || error.status === 410);
-      if (!gone) throw error;
+  /**
+   * Waits until results of `minReady` rows are there and gives all that are, in the order in which they finished.
+   *
+   * Throws `NotReadyError` after `timeoutMs` and the signal's reason when it aborts (nothing is lost: the next `recv` gives what is
+   * ready then), `ArgumentError` when fewer rows are out than asked for, the error of a message that the pool refused (nothing of
+   * it was sent to any row), `RowsFailedError` with `errors: "raise"`, `ConnectionError` when the server cannot be reached (what is
+   * out stays out: `recv` again), and `PoolEndedError`.
+   */
+  async recv(options: ReceiveOptions = {}): Promise<ReceivedResult<Observations>> {
+    refuseUnknown("recv", options, ["minReady", "timeoutMs", "signal"]);
+    const { minReady = 1, timeoutMs, signal } = options;
+    if (!Number.isSafeInteger(minReady) || minReady < 1) {
+      throw new ArgumentError(`minReady is ${describe(minReady)}; expected a whole number of at least 1.`);
+    }
+    checkDuration("timeoutMs", timeoutMs);
+    this.assertOpen();
+    const parts = await this.stepping().receive(minReady, { timeoutMs, signal });
+    const result = joinParts(parts, this.observations) as ReceivedResult<Observations>;
+    for (const [place, row] of result.index.entries()) {
+      if (result.ops[place] === "reset") this.resetInfos[row] = result.infos[place] as ValueObject;
+    }
+    return this.told(result);
+  }
+
+  /** The results of `recv` one after another, as long as rows are out; near the end of fewer than `minReady` rows. */
+  async *results(
+    options: Pick<ReceiveOptions, "minReady" | "signal"> = {},
+  ): AsyncGenerator<ReceivedResult<Observations>, void, undefined> {
+    refuseUnknown("results", options, ["minReady", "signal"]);
+    const { minReady = 1 } = options;
+    for (let out = this.rowsOut.length; out > 0; out = this.rowsOut.length) {
+      yield await this.recv({ ...options, minReady: Math.min(minReady, out) });
+    }
+  }
+
+  /**
+   * Checks a free row out, the one that was given back longest ago, and waits when there is none. For rollouts that are
+   * independent of each other: each has an environment of its own for a while. Batches are refused meanwhile; `send` may use the
+   * other rows.
+   *
+   * Throws `NotReadyError` after `timeoutMs`, the signal's reason when it aborts, and `PoolEndedError`.
+   *
+   * @example
+   * const rollout = async (task: string) => {
+   *   await using env = await pool.env();
+   *   let { observation } = await env.reset({ options: { task } });
+   *   …
+   * };
+   * await Promise.all(tasks.map(rollout));
+   */
+  async env<Observation = Value>(limits: WaitLimits = {}): Promise<Environment<Observation>> {
+    refuseUnknown("env", limits, ["timeoutMs", "signal"]);
+    checkDuration("timeoutMs", limits.timeoutMs);
+    this.assertOpen();
+    const stepping = this.stepping();
+    const row = await stepping.checkOut(limits);
+    return new Environment<Observation>(row, {
+      ...{ stepping, n: this.n, actionSpace: this.actionForm, reporter: this.reporter },
+      onReset: (reset, info) => {
+        this.resetInfos[reset] = info;
+      },
     });
   }
 
-  /** Stops keeping the pool alive and leaves it to its lease or another client. */
-  detach(): void {
-    if (this.state === "open") this.state = "detached";
-    this.lease.stop();
+  protected override async letGo(): Promise<void> {
+    await Promise.all([this.#stepping?.close(this.endedHere()), super.letGo()]);
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (this.mode.attached) this.detach();
-    else await this.close();
-  }
-
-  private async runCall(request: Readonly<Record<string, unknown>>, where: Where | null): Promise<CallResult> {
-    const selection = this.select(where);
-    if (selection.count === 0) return { results: new Array<Value>(this.n).fill(null), errors: new Map() };
-    const reply = await this.batches.run(
-      "call",
-      (number) => json({ ...number, ...request, where: selection.rows }),
-      () => undefined,
-    );
-    const results = spreadRows<Value>(reply.results ?? [], selection, this.n, null);
-    return { results, errors: this.report(errorsOf(reply)) };
-  }
-
-  private absorb(selection: Selection): (reply: BatchReply) => void {
-    return (reply) => {
-      if (reply.observations !== null) this.lastObservations.update(reply.observations, selection.rows, reply.failed);
-    };
-  }
-
-  private select(where: Where | null | undefined): Selection {
-    this.assertOpen();
-    return selectRows(where, this.n);
-  }
-
-  private rowValues(what: string, value: ResetOptions["options"], selection: Selection): unknown {
-    checkObjects(what, value);
-    if (!Array.isArray(value)) return encodeValue(value, what);
-    return pickRows(what, value, selection, this.n).map((item, index) => encodeValue(item, `${what}[${index}]`));
-  }
-
-  private report(errors: ReadonlyMap<number, RowError>): ReadonlyMap<number, RowError> {
-    if (errors.size === 0) return errors;
-    if (this.mode.raises) throw new RowsFailedError(errors);
-    if (this.mode.warns) this.warnings.warn(errors);
-    return errors;
-  }
-
-  private assertOpen(): void {
-    if (this.state === "open") return;
-    throw new SandpoolError("pool_closed", `The pool ${this.id} is ${this.state} on this client.`, {
-      hint: this.state === "closed" ? "Create a new pool." : "Attach to it again with RLPool.attach.",
+  private stepping(): AsynchronousStepping {
+    this.#stepping ??= new AsynchronousStepping({
+      ...{ poolId: this.id, n: this.n, endpoint: this.endpoint, observations: this.observations },
+      ...{ timing: this.timing, batches: this.batches },
+      silenceMs: Math.max(this.timeouts.stepMs, this.timeouts.resetMs),
     });
+    return this.#stepping;
   }
 }
 
-function modeOf(options: Pick<PoolOptions, "errors" | "warn" | "firstReset">, attached: boolean): PoolMode {
-  const { errors = "rows", warn, firstReset } = options;
+function reporterOf({ errors = "rows", warn }: Pick<PoolOptions, "errors" | "warn">): RowReporter {
   if (errors !== "rows" && errors !== "raise") {
     throw new ArgumentError(`errors is ${JSON.stringify(errors)}; expected "rows" or "raise".`);
   }
-  return { raises: errors === "raise", warns: warn !== false, firstReset: firstReset !== false, attached };
+  return new RowReporter({ raises: errors === "raise", warns: warn !== false });
 }
 
 function observe(transport: Transport, description: PoolReply): Promise<BatchReply> {
   const path = `/v1/pools/${encodeURIComponent(description.id)}/observations`;
   return transport.send("GET", path, { accept: BATCH_ACCEPT, retries: 3 }, readBatchReply);
-}
-
-function json(request: object): { body: string; contentType: string } {
-  return { body: requestJson(request), contentType: "application/json" };
 }

@@ -21,21 +21,24 @@ export interface RowError {
   repeated: boolean;
 }
 
-/** With `errors: "raise"`: at least one row failed. `errors` has every failed row. */
+/** With `errors: "raise"`: at least one row failed. `errors` has every failed row, `result` what the call would have returned. */
 export class RowsFailedError extends SandpoolError {
   readonly errors: ReadonlyMap<number, RowError>;
+  /** The `StepResult`, `ResetResult`, `CallResult`, `ReceivedResult`, `RowReset` or `RowStep`, the other rows included. */
+  readonly result: unknown;
 
-  constructor(errors: ReadonlyMap<number, RowError>) {
+  constructor(errors: ReadonlyMap<number, RowError>, result: unknown) {
     const [row, error] = [...errors][0] as [number, RowError];
     super(
       "row_failed",
       `${errors.size} row(s) failed; row ${row}: ${error.kind} in ${error.op}: ${escapeControl(error.message)}`,
       {
-        hint: `See .errors and pool.logs(${row}); reset the rows before stepping them again.`,
+        hint: `See .errors and pool.logs(${row}), the other rows are in .result; reset the failed rows before stepping them again.`,
         details: { rows: [...errors.keys()] },
       },
     );
     this.errors = errors;
+    this.result = result;
   }
 }
 
@@ -63,24 +66,41 @@ function toRowError(value: Value): RowError {
   };
 }
 
-/** Warns once for each kind of failure a pool meets; escaped, since the text comes from the sandbox. */
-export class RowWarnings {
+/** Tells the user of failed rows: by an exception, or by one warning for each kind; escaped, since the text comes from the sandbox. */
+export class RowReporter {
+  private readonly raises: boolean;
+  private readonly warns: boolean;
   private readonly seen = new Set<string>();
 
-  warn(errors: ReadonlyMap<number, RowError>): void {
+  constructor({ raises, warns }: { raises: boolean; warns: boolean }) {
+    this.raises = raises;
+    this.warns = warns;
+  }
+
+  /** Gives the result back, or throws `RowsFailedError` with it. */
+  report<Result>(result: Result, errors: ReadonlyMap<number, RowError>): Result {
+    if (errors.size === 0) return result;
+    if (this.raises) throw new RowsFailedError(errors, result);
+    if (this.warns) this.warn(errors);
+    return result;
+  }
+
+  private warn(errors: ReadonlyMap<number, RowError>): void {
     for (const kind of new Set([...errors.values()].map((error) => error.kind))) {
       if (this.seen.has(kind)) continue;
       this.seen.add(kind);
       const rows = [...errors].filter(([, error]) => error.kind === kind);
       const [row, first] = rows[0] as [number, RowError];
-      const detail = escapeControl(first.traceback ?? first.message, { keepLines: true });
-      process.emitWarning(
-        `${rows.length} row(s) failed with ${kind} in ${first.op}; the first is row ${row}: ${detail}`,
-        {
-          type: "SandpoolWarning",
-          detail: `Later failures of this kind are only in .errors of each result. See pool.logs(${row}).`,
-        },
+      const reason = escapeControl(first.traceback ?? first.message, { keepLines: true });
+      emitSandpoolWarning(
+        `${rows.length} row(s) failed with ${kind} in ${first.op}; the first is row ${row}: ${reason}`,
+        `Later failures of this kind are only in .errors of each result. See pool.logs(${row}).`,
       );
     }
   }
+}
+
+/** A warning of Node's, of type `SandpoolWarning`. */
+export function emitSandpoolWarning(message: string, detail = ""): void {
+  process.emitWarning(message, { type: "SandpoolWarning", detail });
 }

@@ -1,8 +1,33 @@
 import { ArgumentError } from "../errors.ts";
 import { describe } from "../values/describe.ts";
+import { isValueObject } from "../values/types.ts";
 
 /** Which rows a call is for: a mask of n booleans, or unique row indices. */
 export type Where = readonly boolean[] | readonly number[];
+
+/** `where` alone, or with what else a call takes. */
+export type WhereOption<Options extends object = { signal?: AbortSignal }> =
+  | Where
+  | ({ where?: Where | null } & Options)
+  | null;
+
+/** The members of a call's last argument, which may also be `where` itself. */
+export function readWhereOption<Options extends object>(
+  call: string,
+  given: WhereOption<Options> | undefined,
+  known: readonly string[] = ["signal"],
+): { where: Where | null } & Partial<Options> {
+  const options = isValueObject(given) ? given : { where: given ?? null };
+  refuseUnknown(call, options, ["where", ...known]);
+  return { ...(options as Partial<Options>), where: (options.where ?? null) as Where | null };
+}
+
+/** Refuses a misspelt member, which would silently be as if it were not given. */
+export function refuseUnknown(call: string, given: object, known: readonly string[]): void {
+  const unknown = Object.keys(given).find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  throw new ArgumentError(`${call} has no option ${unknown}; expected one of ${known.join(", ")}.`);
+}
 
 /** The rows of a call, checked. `order` maps place in `rows` (ascending) to place in the caller's list. */
 export interface Selection {

@@ -1,3 +1,4 @@
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ConnectionError, RLPool } from "../../src/index.ts";
@@ -15,7 +16,9 @@ beforeAll(async () => {
   // A server answers only to its own names, so the proxy's is one of them.
   server = await startServer("--allow-host", `127.0.0.1:${proxy.port}`);
   proxy.leadTo(Number(new URL(server.url).port));
-  await RLPool.create(COUNTING, { n: 2, name: "cut" }, { url: server.url, apiKey: server.key });
+  const made = await RLPool.create(COUNTING, { n: 2, name: "cut" }, { url: server.url, apiKey: server.key });
+  // Without its unix socket the server is reached through the proxy only.
+  rmSync(made.description.endpoint?.socket as string);
   pool = await RLPool.attach("cut", { url: `http://127.0.0.1:${proxy.port}`, apiKey: server.key });
 }, 60_000);
 afterAll(async () => {

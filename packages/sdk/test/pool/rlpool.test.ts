@@ -61,12 +61,12 @@ describe("a pool", { timeout: 60_000 }, () => {
   test("what a request cannot hold is refused by name before anything is sent", async () => {
     await using pool = await RLPool.create(COUNTING, { n: 2 }, connection);
     const refused: [() => Promise<unknown>, RegExp][] = [
-      [() => pool.reset({ seed: Number.NaN }), /seed is the number NaN; expected a finite number/],
+      [() => pool.reset({ seed: Number.NaN }), /seed is the number NaN; expected null or a whole number/],
       [() => pool.reset({ seed: [1, Number.POSITIVE_INFINITY] }), /the number Infinity/],
       [() => pool.reset({ sede: 3 } as object), /reset has no option sede; expected one of seed/],
       [() => pool.reset({ options: 3 as never }), /options is the number 3; expected a plain object/],
       [() => pool.reset({ options: [null, "x"] as never }), /options\[1\] is the string x/],
-      [() => pool.call("add", { timeoutSeconds: Number.NaN }), /timeout is the number NaN/],
+      [() => pool.call("add", { timeoutSeconds: Number.NaN }), /timeoutSeconds is the number NaN/],
       [() => pool.step([nestedDeep(), 1]), /nested deeper than 60 levels/],
       [() => RLPool.create(COUNTING, { n: 2, seed: Number.NaN }, connection), /seed is the number NaN/],
       [() => RLPool.create(COUNTING, { n: 2, inFlight: Number.NaN }, connection), /in_flight is the number NaN/],

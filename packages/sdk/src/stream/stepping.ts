@@ -1,0 +1,156 @@
+import { type PoolEndedError, SandpoolError } from "../errors.ts";
+import type { Batches } from "../pool/batches.ts";
+import type { PoolEndpoint } from "../pool/endpoint.ts";
+import type { Observations } from "../pool/observations.ts";
+import type { PoolTiming } from "../pool/timing.ts";
+import type { Entry } from "./entries.ts";
+import { FreeRows } from "./freeRows.ts";
+import { Inbox } from "./inbox.ts";
+import { type Part, pickPlaces } from "./results.ts";
+import { type RowOutcome, RowRequests } from "./rowRequests.ts";
+import { Session } from "./session.ts";
+import { type Receiver, Stream } from "./stream.ts";
+import type { WaitLimits } from "./waiting.ts";
+
+export interface SteppingOptions {
+  poolId: string;
+  n: number;
+  endpoint: PoolEndpoint;
+  observations: Observations;
+  timing: PoolTiming;
+  batches: Batches;
+  silenceMs: number;
+}
+
+/**
+ * Asynchronous stepping of a pool: rows that are sent and received, and rows that are checked out. A row is one or the other at
+ * a time, and batches wait until it is neither.
+ */
+export class AsynchronousStepping implements Receiver {
+  readonly #inbox = new Inbox();
+  readonly #requests = new RowRequests();
+  readonly #free: FreeRows;
+  readonly #session: Session;
+  readonly #stream: Stream;
+  readonly #observations: Observations;
+  readonly #batches: Batches;
+
+  constructor({ poolId, n, endpoint, observations, timing, batches, silenceMs }: SteppingOptions) {
+    this.#observations = observations;
+    this.#batches = batches;
+    this.#free = new FreeRows(n, (row) => !this.#inbox.rows.has(row));
+    this.#session = new Session(n, observations, timing);
+    this.#stream = new Stream({
+      target: { endpoint, poolId },
+      session: this.#session,
+      receiver: this,
+      settle: () => batches.settle(),
+      silenceMs,
+    });
+    batches.guard = (operation) => this.#refuseBatch(operation);
+  }
+
+  /** Rows that were sent and whose results no `receive` has taken, ascending. */
+  get rowsOut(): number[] {
+    return [...this.#inbox.rows].sort((left, right) => left - right);
+  }
+
+  /** Sends an entry off. Throws `pool_busy` when one of its rows is out or checked out, or a batch runs. */
+  send(entry: Entry): void {
+    this.#inbox.throwFailure();
+    this.#refuseDuringBatch();
+    const busy = entry.rows.filter((row) => this.#inbox.rows.has(row) || this.#free.held.has(row));
+    if (busy.length > 0) {
+      throw new SandpoolError(
+        "pool_busy",
+        `${busy.length} of the rows to be sent are out or checked out, the first is row ${busy[0]}; expected rows whose results were taken.`,
+        { hint: "A row has one thing out at a time: recv its result first.", details: { rows: busy } },
+      );
+    }
+    for (const row of entry.rows) this.#inbox.rows.add(row);
+    this.#session.put(entry);
+    this.#stream.wake();
+  }
+
+  /** Waits until results of `minReady` rows are there and takes all that are. */
+  async receive(minReady: number, limits: WaitLimits): Promise<Part[]> {
+    if (this.#inbox.isAwaited) {
+      throw new SandpoolError("pool_busy", "recv was called while another recv waits.", {
+        hint: "Let one loop receive, or check out environments with pool.env().",
+      });
+    }
+    // After a failure that lost nothing: asking again is trying again.
+    if (this.#session.isBusy) this.#stream.wake();
+    const parts = await this.#inbox.take(minReady, limits);
+    this.#free.serve();
+    return parts;
+  }
+
+  /** Checks a free row out. */
+  checkOut(limits: WaitLimits): Promise<number> {
+    return this.#free.acquire(limits);
+  }
+
+  /** Gives a row back, at the latest when what it was asked has come. */
+  giveBack(row: number): void {
+    const back = this.#requests.whenBack(row);
+    if (back === null) this.#free.release(row);
+    else void back.then(() => this.#free.release(row));
+  }
+
+  /** Asks one row that is checked out, and waits for its result. */
+  async ask(entry: Entry, signal: AbortSignal | undefined): Promise<RowOutcome> {
+    const row = entry.rows[0] as number;
+    signal?.throwIfAborted();
+    if (this.#session.isBusy) this.#stream.wake();
+    await this.#requests.drain(row, signal);
+    this.#refuseDuringBatch();
+    const outcome = this.#requests.await(row, signal);
+    this.#session.put(entry);
+    this.#stream.wake();
+    return outcome;
+  }
+
+  deliver(part: Part): void {
+    const others = this.#requests.take(part, this.#observations);
+    if (others.length === part.rows.length) this.#inbox.add(part);
+    else if (others.length > 0) this.#inbox.add(pickPlaces(part, others, this.#observations));
+  }
+
+  refuse(rows: readonly number[], error: SandpoolError): void {
+    const others = this.#requests.refuse(rows, error);
+    if (others.length > 0) this.#inbox.refuse(others, error);
+    this.#free.serve();
+  }
+
+  fail(error: SandpoolError, isFinal: boolean): void {
+    if (isFinal) this.#session.forget();
+    this.#requests.fail(error, isFinal);
+    if (this.#inbox.rows.size > 0) this.#inbox.fail(error, isFinal);
+    if (isFinal) this.#free.fail(error);
+  }
+
+  /** Closes the connection; whoever waits gets `reason`. */
+  async close(reason: PoolEndedError): Promise<void> {
+    this.fail(reason, true);
+    await this.#stream.close();
+  }
+
+  #refuseBatch(operation: string): void {
+    const [out, held] = [this.#inbox.rows.size, this.#free.held.size];
+    if (out === 0 && held === 0 && !this.#session.isBusy) return;
+    const reason = out > 0 || held === 0 ? `${out} rows are out` : `${held} environments are checked out`;
+    throw new SandpoolError("pool_busy", `${operation} was called while ${reason}; expected none.`, {
+      hint: "Take all results with recv and release all environments first: batches and the stream take turns.",
+      details: { out, checked_out: held },
+    });
+  }
+
+  #refuseDuringBatch(): void {
+    const { running } = this.#batches;
+    if (running === null || running === "settle") return;
+    throw new SandpoolError("pool_busy", `Rows were to be sent while ${running} of the same pool is not done.`, {
+      hint: "Await the call first: batches and the stream take turns.",
+    });
+  }
+}
