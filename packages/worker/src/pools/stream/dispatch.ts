@@ -25,14 +25,21 @@ export class Dispatch {
   readonly #encoding: BatchEncoding;
   readonly #columns: readonly Column[];
   readonly #onFinished: OnFinished;
-  readonly #watched = new WeakSet<RunningShard>();
+  readonly #watch: (shard: Shard, running: RunningShard) => void;
 
-  constructor(core: PoolCore, out: RowsOut, encoding: BatchEncoding, onFinished: OnFinished) {
+  /** @param watch called for a sandbox that has rows; `ended` is to be called when it has ended */
+  constructor(
+    core: PoolCore,
+    out: RowsOut,
+    encoding: BatchEncoding,
+    { onFinished, watch }: { onFinished: OnFinished; watch: (shard: Shard, running: RunningShard) => void },
+  ) {
     this.#core = core;
     this.#out = out;
     this.#encoding = encoding;
     this.#columns = core.columns("step", encoding);
     this.#onFinished = onFinished;
+    this.#watch = watch;
   }
 
   /** Its rows are out from here on. `onRefused` is called where nothing of it was sent to any row. */
@@ -67,6 +74,11 @@ export class Dispatch {
       // Rows that nobody can tell apart any more would never come back.
       shard.kill({ ...unknownFailure, message: `Its sandbox was killed: ${(error as Error).message}` });
     }
+  }
+
+  /** A sandbox has ended: the rows it had fail with it. */
+  ended(shard: Shard, running: RunningShard, failure: ShardFailure): void {
+    this.#failWith(shard, this.#out.sentTo(running), failure);
   }
 
   #route(shard: Shard, work: Work, part: ShardSelection, message: MessageOut): void {
@@ -135,18 +147,6 @@ export class Dispatch {
       if (reply === null || reply.head.ok === true) message.taken();
       else message.refused(rows, agentError(reply));
     });
-  }
-
-  /** The rows that a sandbox has when it ends fail with it. */
-  #watch(shard: Shard, running: RunningShard): void {
-    if (this.#watched.has(running)) return;
-    this.#watched.add(running);
-    const fail = async (): Promise<void> => {
-      if (this.#core.closing.aborted) return;
-      const failure = await shard.death(running);
-      if (!this.#core.closing.aborted) this.#failWith(shard, this.#out.sentTo(running), failure);
-    };
-    void running.agent.ended.then(fail);
   }
 
   #failWith(shard: Shard, rows: readonly number[], failure: ShardFailure): void {

@@ -22,6 +22,7 @@ interface Current {
 export class PoolStream {
   readonly out: RowsOut;
   readonly #core: PoolCore;
+  readonly #watched = new WeakSet<RunningShard>();
   #current: Current | null = null;
 
   constructor(core: PoolCore) {
@@ -77,11 +78,24 @@ export class PoolStream {
     if (current !== null && (current.session.sink !== null || this.out.count > 0)) throw taken(this.out.count);
     if (received > 0) throw forgotten(received);
     const session = new Session(name, encoding);
-    const dispatch = new Dispatch(this.#core, this.out, encoding, (rows, result) =>
-      this.#finish(session, rows, result),
-    );
+    const dispatch = new Dispatch(this.#core, this.out, encoding, {
+      onFinished: (rows, result) => this.#finish(session, rows, result),
+      watch: (shard, running) => this.#watch(shard, running),
+    });
     this.#current = { session, dispatch };
     return this.#current;
+  }
+
+  /** Rows that are out when their sandbox ends are the current session's, whichever that is then. */
+  #watch(shard: Shard, running: RunningShard): void {
+    if (this.#watched.has(running)) return;
+    this.#watched.add(running);
+    const tell = async (): Promise<void> => {
+      if (this.#core.closing.aborted) return;
+      const failure = await shard.death(running);
+      this.#current?.dispatch.ended(shard, running, failure);
+    };
+    void running.agent.ended.then(tell);
   }
 
   /** Counts a message. False for one that was taken before. */
@@ -106,7 +120,8 @@ export class PoolStream {
       if (work.isNewPoolSeed) this.#core.seed = (request as { seed: number }).seed;
       dispatch.send(work, (error) => session.refusal(request.number, asSandpoolError(error)));
     } catch (error) {
-      session.refusal(request.number, asSandpoolError(error));
+      session.refusal(request.number, error instanceof SandpoolError ? error : ownFault());
+      if (!(error instanceof SandpoolError)) throw error;
     }
   }
 
@@ -163,6 +178,11 @@ function summarise(ops: readonly StreamOperation[], result: ShardResult): Stream
 function asSandpoolError(error: unknown): SandpoolError {
   if (error instanceof SandpoolError) return error;
   throw error;
+}
+
+/** The number is used up, so the client has to hear of it; the cause goes up, to the log. */
+function ownFault(): SandpoolError {
+  return fail("internal", "The server met a fault of its own with this message; its log says which.");
 }
 
 function taken(out: number): Error {

@@ -77,6 +77,19 @@ test("a whole number as the seed gives row i the seed s + i, and becomes the poo
   expect(pool.describe().seed).toBe(70);
 });
 
+test("a fault of our own uses the number up, says so and goes up to the log", async () => {
+  const pool = await pools.create({ n: 1 });
+  const client = new StreamClient(pool).open();
+  const where = [0];
+  const rawBody = Buffer.from("{}");
+  const broken = { number: 1, received: 0, where, rawBody, op: "step" as const, actions: undefined as never };
+  expect(() => client.connection.take(broken)).toThrow(TypeError);
+  expect(client.inbox.at(-1)).toMatchObject({ event: "refused", number: 1, error: { code: "internal" } });
+  client.number = 1;
+  client.step([0], [1]);
+  await sent(0);
+});
+
 test("a batch while rows are out is pool_busy and says how many; with nothing out both take turns", async () => {
   const pool = await pools.create({ n: 3, shards: 1 });
   const client = new StreamClient(pool).open();

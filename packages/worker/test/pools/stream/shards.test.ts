@@ -76,6 +76,21 @@ test("a sandbox that dies before it answers a message fails its rows too", async
   expect(client.results[0]?.infos?.[0]).toMatchObject({ sandpool_error: { kind: "crash", signal: "SIGKILL" } });
 });
 
+test("a sandbox that one session used fails the rows of the next", async () => {
+  const pool = await pools.create({ n: 1 });
+  const first = new StreamClient(pool, "first").open();
+  first.step([0], [1]);
+  agents.finish(await sent(0), [0]);
+  await until(() => first.results.length === 1);
+  first.detach();
+  const second = new StreamClient(pool, "second").open();
+  second.step([0], [1]);
+  driver.agents[0]?.die({ code: 4, signal: null });
+  await until(() => second.results.length === 1);
+  expect(second.results[0]).toMatchObject({ number: 1, failed: [0], infos: [{ sandpool_error: { exit_code: 4 } }] });
+  expect(first.results).toHaveLength(1);
+});
+
 test("a row of a dead sandbox holds its error until it is reset, which waits for the restart and holds nobody", async () => {
   const pool = await pools.create({ n: 4, shards: 2 });
   const client = new StreamClient(pool).open();
