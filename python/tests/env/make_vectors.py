@@ -21,7 +21,8 @@ ABOUT = {
     "values": "tagged JSON which a reader keeps as it is, and the repr of its value in Python",
     "illegal_values": "JSON text that may stand in no reply",
     "conversations": "turns with a running program, `send` an object or `line` text, and what must hold of the answer. $ACTION stands for "
-    "an action that the program takes; for: `any` environment of any language, `helper` those on sandpool.env, `counter` examples/counter. "
+    "an action that the program takes; for: `any` environment of any language, `helper` those on sandpool.env, `counter` examples/counter, "
+    "`rows` those of several rows in one process. "
     "`equals`: exact members (a dot reaches inside), `has` and `lacks` names, `number` and `bool` members of that type, "
     "`same_as` the position of an answer with an equal obs. `exit_code` is the program's, once the channel has ended",
 }

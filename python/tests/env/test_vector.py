@@ -142,6 +142,9 @@ def test_seeds_a_row_and_partial_resets_are_for_those_who_declare_them(start: An
     assert (hello["vector"]["partial_reset"], hello["vector"]["row_seeds"]) == (True, True)
     seeds = {row: info["seed"].item() for row, info in program.reset_rows([9, None, 4])["infos"].items()}
     assert seeds == {"0": 9, "1": -1, "2": 4}
+    assert [info["options"].item() for info in program.reset_rows(options_each=[{"a": [1]}] * 3)["infos"].values()] == [1] * 3
+    assert [info["options"].item() for info in program.reset_rows(options_each=[{}, {}, {"a": 1}])["infos"].values()] == [3] * 3
+    assert "of a partial reset" in program.reset_rows(rows=[0, 1], options_each=[{}, {"a": 1}])["error"]["message"]
     program.step_array(np.array([1, 2, 3]))
     reply = program.reset_rows([7], [1], options={"mine": 1})
     assert reply["obs"]["count"].tolist() == [[1, 0]]
@@ -151,7 +154,7 @@ def test_seeds_a_row_and_partial_resets_are_for_those_who_declare_them(start: An
     program, _ = begin(start, code % "close=None", 3)
     assert {row: info["seed"].item() for row, info in program.reset_rows([9, 20, 30])["infos"].items()} == {"0": 9, "1": 10, "2": 11}
     assert "does not declare" in program.reset_rows(rows=[1])["error"]["message"]
-    assert "options differ among the rows" in program.reset_rows(options_each=[1, 2, 2])["error"]["message"]
+    assert "as it does not declare row_seeds=True" in program.reset_rows(options_each=[1, 2, 2])["error"]["message"]
     assert "stepped whole" in program.step_rows([1], [1])["error"]["message"]
     assert program.step_array(np.array([1, 1, 1]))["obs"]["count"][:, 1].tolist() == [1, 1, 1]
 

@@ -18,7 +18,7 @@ KNOWN = json.loads(VECTORS.read_text())
 # What each environment is served as, over which channels, an action that it takes, and the packages it needs.
 ENVIRONMENTS = {
     "counter": ({"any", "helper", "counter"}, ("stdio", "socket"), 1, ()),
-    "cartpole": ({"any", "helper"}, ("socket",), 1, ("gymnasium",)),
+    "cartpole": ({"any", "helper", "rows"}, ("socket",), 1, ("gymnasium",)),
     "shell_task": ({"any", "helper"}, ("socket",), "ls", ()),
     "guess_perl": ({"any"}, ("stdio",), 50, ()),
 }

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from sandpool.env.decoding import decode
+from sandpool.env.encoding import Output, encode
 from sandpool.env.reset_rows import options_of, seed_generators_once, seeds_of
 from sandpool.env.vector_infos import infos_of
 from sandpool.env.vector_observations import length_of, observations_text
@@ -39,13 +40,24 @@ def reset_vector(owner: VectorRows, rows: Any, identity: Any, request: dict[str,
 
 
 def _options(owner: VectorRows, request: dict[str, Any], raw: bytes, count: int) -> Any:
-    """One dict for all rows or None: a vectorised reset has no options a row."""
+    """One dict for all rows or None; with row_seeds a list where they differ."""
     if request.get("options_each") is None:
         return decode(request.get("options"), raw)
     each = options_of(request, raw, count)
-    if any(options != each[0] for options in each):
-        raise ValueError(f"options differ among the rows; {owner.name} takes one dict for all of them")
-    return each[0] if each else None
+    if all(_alike(options, each[0]) for options in each):
+        return each[0] if each else None
+    if not owner.form.row_seeds:
+        raise ValueError(f"options differ among the rows; {owner.name} takes one dict for all, as it does not declare row_seeds=True")
+    if count < len(owner.all):
+        raise ValueError(
+            f"options differ among the {count} rows of a partial reset, which {owner.name} is told of in its options; pass one dict"
+        )
+    return each
+
+
+def _alike(left: Any, right: Any) -> bool:
+    output = Output()
+    return encode(left, output) == encode(right, output)
 
 
 def _check_partial(owner: VectorRows, rows: Any, request: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import struct
 from typing import Any
 
 from env.vectors_source.cases import CALL, HELLO, RESET
@@ -14,7 +16,7 @@ def conversation(name: str, serves: str, *turns: tuple[Any, dict[str, Any]], end
 
 
 def conversations() -> list[dict[str, Any]]:
-    return conversations_of_any() + conversations_of_helper() + conversations_of_counter()
+    return conversations_of_any() + conversations_of_helper() + conversations_of_counter() + conversations_of_rows()
 
 
 HELLO_TURN = (HELLO, {"has": ["id"], "equals": {"id": 1}})
@@ -184,4 +186,84 @@ def conversations_of_counter() -> list[dict[str, Any]]:
             CLOSE_TURN,
             ends=0,
         )
+    ]
+
+
+def conversations_of_rows() -> list[dict[str, Any]]:
+    """A program whose feature is `batch`, served three rows; each step of it gives the reward 1."""
+
+    def hello(rows: int) -> tuple[Any, dict[str, Any]]:
+        return ({**HELLO, "n": rows, "rows": rows}, {"equals": {"id": 1, "ok": True, "rows": rows}, "has": ["features", "action_space"]})
+
+    def rewards(*values: float) -> list[Any]:
+        return ["<f8", [len(values)], base64.b64encode(struct.pack(f"<{len(values)}d", *values)).decode()]
+
+    def flags(count: int) -> list[Any]:
+        return ["|b1", [count], base64.b64encode(bytes(count)).decode()]
+
+    def stepped(request_id: int, count: int) -> dict[str, Any]:
+        columns = {"reward.$nd": rewards(*[1.0] * count), "terminated.$nd": flags(count), "truncated.$nd": flags(count), "infos": {}}
+        return {"equals": {"id": request_id, **columns}, "has": ["obs"], "lacks": ["errors", "error"]}
+
+    reset = {"id": 2, "op": "reset", "rows": None, "seeds": [1, 2, 3], "options": None, "hard": False, "deadline_ms": 60000}
+    step = {"id": 3, "op": "step", "rows": None, "actions": [1, 0, 1], "deadline_ms": 30000}
+    answered = {"equals": {"id": 2, "infos": {}}, "has": ["obs"], "lacks": ["errors", "error"]}
+    nd = {"$nd": ["<i8", [3], base64.b64encode(struct.pack("<3q", 1, 0, 1)).decode()]}
+    part = {**step, "id": 4, "rows": [0, 2], "actions": [1, 1]}
+    return [
+        conversation(
+            "several rows are reset and stepped by one message, and seeds are each row's own",
+            "rows",
+            hello(3),
+            (reset, answered),
+            (step, stepped(3, 3)),
+            ({**reset, "rows": [0, 1, 2]}, {**answered, "same_as": 1}),
+            ({**step, "actions": nd}, {**stepped(3, 3), "same_as": 2}),
+            (part, stepped(4, 2)),
+            CLOSE_TURN,
+            ends=0,
+        ),
+        conversation(
+            "a row's error is its own, and its next reset makes it good",
+            "rows",
+            hello(3),
+            (reset, answered),
+            (
+                {**step, "actions": [1, "left", 1]},
+                {
+                    "equals": {"id": 3, "errors.1.kind": "exception", "errors.1.type": "ValueError"},
+                    "has": ["obs", "reward"],
+                    "lacks": ["error"],
+                },
+            ),
+            (part, stepped(4, 2)),
+            ({**reset, "rows": [1], "seeds": [None]}, answered),
+            (step, stepped(3, 3)),
+            CLOSE_TURN,
+            ends=0,
+        ),
+        conversation(
+            "what is wrong with the message itself fails it whole",
+            "rows",
+            hello(3),
+            (reset, answered),
+            ({**step, "actions": [1, 1]}, {"equals": {"id": 3, "error.kind": "exception"}, "lacks": ["obs"]}),
+            ({**step, "rows": [2, 1], "actions": [1, 1]}, {"equals": {"id": 3, "error.kind": "exception"}, "lacks": ["obs"]}),
+            (step, stepped(3, 3)),
+            CLOSE_TURN,
+            ends=0,
+        ),
+        conversation(
+            "calls give one result a row",
+            "rows",
+            hello(2),
+            ({**reset, "seeds": None}, answered),
+            ({"id": 5, "op": "has", "name": "render", "rows": None}, {"equals": {"id": 5, "results": [True, True]}}),
+            ({"id": 6, "op": "has", "name": "levitate", "rows": [1]}, {"equals": {"id": 6, "results": [False]}}),
+            ({"id": 7, "op": "set", "name": "mark", "rows": None, "values": [1, "b"]}, {"equals": {"id": 7, "results": [None, None]}}),
+            ({"id": 8, "op": "get", "name": "mark", "rows": None}, {"equals": {"id": 8, "results": [1, "b"]}}),
+            ({"id": 9, "op": "call", "name": "step", "rows": [0]}, {"equals": {"id": 9, "results": [None], "errors.0.type": "ValueError"}}),
+            CLOSE_TURN,
+            ends=0,
+        ),
     ]
