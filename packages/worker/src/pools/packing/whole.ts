@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { fail } from "../../fail.ts";
 import type { PoolCore } from "../core.ts";
 import type { RowRange } from "../rows/ranges.ts";
@@ -65,20 +66,30 @@ export function checkSeeds(core: PoolCore, selection: Selection, seeds: readonly
   }
 }
 
-/** Refuses options a row where a vectorised environment takes them for all its rows. @throws `vectorized_unsupported` */
+/** Refuses options that differ within a process of a vectorised environment that takes one for all its rows. @throws `vectorized_unsupported` */
 export function checkOptions(core: PoolCore, selection: Selection, options: unknown): void {
   const { vector } = core;
   if (vector === null || vector.row_seeds || !Array.isArray(options)) return;
-  const shared = processParts(core, selection).find(({ rows }) => rows.length > 1);
-  if (shared === undefined) return;
+  const places = optionPlaces(core, selection, options);
+  const differing = processParts(core, selection).find(({ rows, at }) =>
+    rows.some((_, index) => !isDeepStrictEqual(options[places(at + index)], options[places(at)])),
+  );
+  if (differing === undefined) return;
   throw fail(
     "vectorized_unsupported",
-    `options: received a list of ${options.length}; ${vector.class} takes one for all rows of its process, such as ${listed(shared.rows)}.`,
+    `options: received a list of ${options.length}; ${vector.class} takes one for all rows of its process, such as ${listed(differing.rows)}.`,
     {
-      hint: "Pass one dict for all rows.",
+      hint: "Pass one dict for all rows, or the same one for all rows of a process.",
       details: { class: vector.class, received: options.length },
     },
   );
+}
+
+/** Where in a list of options, one for each selected row or for each row of the pool, that of a selected row stands. */
+function optionPlaces(core: PoolCore, selection: Selection, options: readonly unknown[]): (at: number) => number {
+  if (options.length === selection.total) return (at) => selection.order?.[at] ?? at;
+  const rows = processParts(core, selection).flatMap((part) => part.rows);
+  return (at) => rows[at] as number;
 }
 
 /** Rows and all others that share a process with one of them, where rows of a process go together; else the rows themselves. */

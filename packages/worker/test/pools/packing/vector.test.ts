@@ -127,15 +127,19 @@ describe("seeds and options of a vectorised environment", () => {
     await able.reset({ seq: 1, seed }, empty, "json");
   });
 
-  test("options a row are refused, one for all taken; a process of one row has its own", async () => {
+  test("options that differ within a process are refused, one for all taken, and a list that is the same within each", async () => {
     const pool = await createVector();
-    const options = [{}, {}, {}, {}, {}, {}, {}];
+    const options = [{}, {}, {}, { low: 1 }, {}, {}, {}];
     await expect(pool.reset({ seq: 1, options }, empty, "json")).rejects.toMatchObject(
       refused(/^options: received a list/),
     );
     await pool.reset({ seq: 1, options: { low: 0 } }, empty, "json");
     await pool.reset({ seq: 2, where: [6], options: [{ low: 1 }] }, Buffer.from('{"options":[{"low":1}]}'), "json");
-    expect(sent()).toHaveLength(3);
+    const same = { seq: 3, where: [6, 4, 5], options: [{ low: 1 }, { low: 2 }, { low: 2 }] };
+    await pool.reset(same, Buffer.from(JSON.stringify(same)), "json");
+    expect(sent()).toHaveLength(4);
+    const cut = { seq: 4, where: [4, 6, 5], options: [{ low: 1 }, { low: 2 }, { low: 2 }] };
+    await expect(pool.reset(cut, Buffer.from(JSON.stringify(cut)), "json")).rejects.toMatchObject(refused(/^options/));
   });
 });
 
