@@ -293,3 +293,22 @@ def test_an_address_space_limit_holds_in_the_child_alone(start: Any, tmp_path: P
     free = fork(template, 1, tmp_path)
     assert free.call("call", "take", args=[600_000_000])["result"] == 600_000_000
     end(free)
+
+
+def test_a_fork_may_have_several_rows_the_first_of_which_the_template_made(start: Any, tmp_path: Path) -> None:
+    template = start(SHARED)
+    template.template(config={"a": 1})
+    child = fork(template, 10, tmp_path, rows=3)
+    assert child.first is not None
+    assert (child.first["rows"], child.first["index"], child.first["features"]) == (3, 10, ["batch", "raw"])
+    reply = child.reset_rows([1, 2, 3])
+    assert [made for made, *_ in reply["obs"]] == [template.process.pid, pid_of(child), pid_of(child)]
+    assert {pid for _, pid, _ in reply["obs"]} == {pid_of(child)}
+    assert child.step_rows([0, 0, 0])["obs"] == [1, 1, 1]
+    end(child)
+
+    template = start(EACH)
+    template.template(config_per_row=True)
+    child = fork(template, 10, tmp_path / "each", rows=2, configs=[{"a": 1}, {"b": 2}])
+    assert child.call_rows("get", "config")["results"] == [[10, {"a": 1}], [11, {"b": 2}]]
+    end(child)

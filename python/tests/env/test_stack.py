@@ -206,3 +206,22 @@ def test_without_numpy_and_spaces_rows_are_lists(start: Any) -> None:
     reply = program.step_rows([1, "x", 3])
     assert (reply["obs"], reply["errors"].keys()) == ([[0, 1, False], None, [2, 3, False]], {"1"})
     assert "lone surrogate" in reply["errors"]["1"]["message"]
+
+
+def test_the_place_of_a_failed_row_in_a_list_has_nothing_of_an_earlier_message(start: Any) -> None:
+    program = begin(
+        start,
+        """
+        from sandpool.env import serve
+        import numpy as np
+        class Large:
+            def reset(self, seed=None): return np.zeros(2000)
+            def step(self, action): return np.full(1000 * action, 1.0), 1 // action, False, {}
+        serve(make=lambda config: Large())
+        """,
+        2,
+    )
+    assert [one.shape for one in program.reset_rows()["obs"]] == [(2000,)] * 2
+    reply = program.step_rows([1, 0])
+    assert (reply["obs"][0].tolist(), reply["obs"][1]) == ([1.0] * 1000, None)
+    assert reply["errors"].keys() == {"1"}

@@ -29,7 +29,7 @@ class MisfitError(ValueError):
 class Stack:
     """`put(place, value)` copies an observation at once; `text(count, output)` is the JSON of the first `count` places.
 
-    A place that nothing was put at holds anything of the right size.
+    A place that nothing was put at holds anything of the right form.
     """
 
     def __init__(self, space: Any, rows: int, output: Output) -> None:
@@ -175,12 +175,13 @@ def _list_of(rows: int, output: Output) -> tuple[Put, Write]:
     texts = ["null"] * rows
 
     def put(place: int, value: Any) -> None:
-        texts[place] = "null"
         output.lenient = False
         text = encode(value, output)
         texts[place] = text if text.isascii() else check_text(text)
 
     def text(count: int, output: Output) -> str:
-        return "[" + ",".join(texts[:count]) + "]"
+        joined = "[" + ",".join(texts[:count]) + "]"
+        texts[:] = ["null"] * rows  # an array of this message must not stand in the next one, whose bytes are others
+        return joined
 
     return put, text
