@@ -102,9 +102,10 @@ def test_packed_rows_have_byte_for_byte_the_trajectories_of_rows_alone(programs:
 
 @pytest.mark.usefixtures("server")
 def test_a_row_that_raises_leaves_the_rows_of_its_process_alone(programs: Any) -> None:
-    with make(cartpole(programs, '{(1, 2): "raise"}'), envs_per_process=3) as pool, pytest.warns(UserWarning, match="on purpose"):
+    with make(cartpole(programs, '{(1, 2): "raise"}'), envs_per_process=3) as pool:
         good = pool.step(np.ones(N, int))[0]
-        result = pool.step(np.ones(N, int))
+        with pytest.warns(UserWarning, match="on purpose"):
+            result = pool.step(np.ones(N, int))
         assert {row: error["kind"] for row, error in result.errors.items()} == {1: "exception"}
         np.testing.assert_array_equal(result[0][1], good[1])
         assert result[1].tolist() == [1, 0, 1, 1, 1, 1]
@@ -114,9 +115,10 @@ def test_a_row_that_raises_leaves_the_rows_of_its_process_alone(programs: Any) -
 
 @pytest.mark.usefixtures("server")
 def test_a_crash_costs_the_rows_of_its_process_and_says_which(programs: Any) -> None:
-    with make(cartpole(programs, '{(4, 2): "exit"}'), envs_per_process=3) as pool, pytest.warns(UserWarning, match="crash"):
+    with make(cartpole(programs, '{(4, 2): "exit"}'), envs_per_process=3) as pool:
         pool.step(np.ones(N, int))
-        result = pool.step(np.ones(N, int))
+        with pytest.warns(UserWarning, match="crash"):
+            result = pool.step(np.ones(N, int))
         assert {row: error["kind"] for row, error in result.errors.items()} == {3: "crash", 4: "crash", 5: "crash"}
         assert {error["exit_code"] for error in result.errors.values()} == {3}
         assert "3 to 5" in result.errors[3]["message"] or "3, 4, 5" in result.errors[3]["message"]
