@@ -1,6 +1,6 @@
 # make quickstart   install everything and solve CartPole with 256 isolated environments
 # make test         install everything and run every check and test
-.PHONY: help setup quickstart test lint format bench clean
+.PHONY: help setup quickstart test test-trainers lint format bench clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -20,6 +20,10 @@ lint: setup
 test: setup
 	@scripts/test
 
+# make test-trainers  the adapters under Stable-Baselines3, TorchRL and RLlib, installed apart
+test-trainers: setup
+	@scripts/test-trainers
+
 # make format       put all files into their standard form
 format: setup
 	@scripts/format
@@ -30,4 +34,4 @@ bench: setup
 
 # make clean        remove everything that setup and the builds made
 clean:
-	rm -rf .tools .venv node_modules agent/target bench/floor/target packages/*/dist
+	rm -rf .tools .trainers .venv node_modules agent/target bench/floor/target packages/*/dist

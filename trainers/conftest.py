@@ -1,0 +1,3 @@
+"""All tests here have one server."""
+
+pytest_plugins = ["trainers.upstream.server"]

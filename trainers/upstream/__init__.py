@@ -1,0 +1,1 @@
+"""Plugins that point the test suites of other projects at Sandpool's adapters."""
