@@ -41,8 +41,8 @@ def test_a_wait_that_timed_out_loses_nothing(envs: SandpoolVecEnv) -> None:
     envs.step_async([SLOW, 0])
     with pytest.raises(multiprocessing.TimeoutError, match="wait again"):
         envs.step_wait(timeout=0.05)
-    assert envs.step_wait()[0].tolist() == [[2, 1], [2, 1]]
-    assert envs.step([0, 0])[0].tolist() == [[2, 2], [2, 2]]
+    assert envs.step_wait()[0].tolist() == [[1, 1], [1, 1]]
+    assert envs.step([0, 0])[0].tolist() == [[1, 2], [1, 2]]
 
 
 def test_a_second_call_while_one_is_pending_is_refused_by_name(envs: SandpoolVecEnv) -> None:
@@ -62,7 +62,7 @@ def test_a_second_call_while_one_is_pending_is_refused_by_name(envs: SandpoolVec
     for wait in ("reset_wait", "call_wait"):
         with pytest.raises(NoAsyncCallError, match=f"`{wait}` without any prior call"):
             getattr(envs, wait)()
-    assert envs.step_wait()[0].tolist() == [[2, 1], [2, 1]]
+    assert envs.step_wait()[0].tolist() == [[1, 1], [1, 1]]
     with pytest.raises(NoAsyncCallError):
         envs.step_wait()
 
@@ -73,7 +73,7 @@ def test_a_begun_call_that_fails_raises_in_its_wait_and_leaves_nothing_pending(e
         envs.call_wait()
     with pytest.raises(ValueError, match="3 actions were given; expected 2"):
         envs.step_async([0, 0, 0])
-    assert envs.step([0, 0])[0].tolist() == [[2, 1], [2, 1]]
+    assert envs.step([0, 0])[0].tolist() == [[1, 1], [1, 1]]
 
 
 def test_after_close_every_call_says_so_and_closing_again_is_nothing(envs: SandpoolVecEnv) -> None:

@@ -21,7 +21,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::sandpool.SandpoolWarning")
 
 
 def faulty(make: Make, mode: str, n: int = 3, **options: Any) -> SandpoolVecEnv:
-    return make("Faulty-v0", n, autoreset_mode=mode, **{"step_timeout": 0.5, "reset_timeout": 5, "envs_per_process": 1, **options})
+    return make(
+        "Faulty-v0",
+        n,
+        autoreset_mode=mode,
+        **{"first_reset": True, "step_timeout": 0.5, "reset_timeout": 5, "envs_per_process": 1, **options},
+    )
 
 
 def final_info(infos: dict, row: int) -> dict:
@@ -162,3 +167,19 @@ def test_errors_raise_brings_the_result_and_leaves_the_pool_usable(make: Make) -
     assert envs.step([0, 0, 0])[0].tolist() == [[2, 2], [1, 1], [2, 2]]
     with pytest.raises(RowsFailedError, match="failed in reset with exception"):
         envs.reset(options={"fault": RAISES})
+
+
+def test_an_environment_that_fails_in_its_first_reset_raises(make: Make) -> None:
+    envs = faulty(make, "SameStep", first_reset=False)
+    with pytest.raises(RowsFailedError, match=r"environment 0 failed in reset with exception \(and 2 more"):
+        envs.reset(options={"fault": RAISES})
+    assert envs.reset()[0].tolist() == [[1, 0]] * 3
+
+
+def test_a_row_without_a_good_observation_shows_zeros(make: Make) -> None:
+    envs = faulty(make, "SameStep", 2, first_reset=False)
+    observations, _, _, truncations, infos = envs.step([0, 0])
+    assert observations.tolist() == [[1, 0], [1, 0]]
+    assert truncations.all()
+    assert [final.tolist() for final in infos[FINAL]] == [[0, 0], [0, 0]]
+    assert "reset" in infos["sandpool_error"][0]["message"]

@@ -119,3 +119,54 @@ def test_the_vector_entry_point_is_found_by_its_text(own_server: dict) -> None:
     assert_same(envs.reset(seed=4), theirs.reset(seed=4))
     envs.close()
     theirs.close()
+
+
+COUNTS = """
+import gymnasium
+from sandpool.env import serve
+
+class Counts(gymnasium.Wrapper):
+    resets = 0
+    def reset(self, **kwargs):
+        self.resets += 1
+        return self.env.reset(**kwargs)
+
+serve(make=lambda config: Counts(gymnasium.make("CartPole-v1")))
+"""
+
+
+def test_no_hidden_reset_comes_before_the_first(make: Make, own_pool_server: dict, tmp_path: Path) -> None:
+    (tmp_path / "counting.py").write_text(COUNTS.replace("from sandpool.env import serve", "").split("serve(")[0])
+    envs = make("CartPole-v1", 2, code=tmp_path / "counting.py", wrappers=["counting:Counts"])
+    envs.reset(seed=0)
+    assert envs.get_attr("resets") == (1, 1)
+    (tmp_path / "env.py").write_text(COUNTS)
+    envs = SandpoolVecEnv(tmp_path, 2, first_reset=False, **own_pool_server)
+    envs.reset(seed=0)
+    assert envs.get_attr("resets") == (1, 1)
+    envs.close()
+
+
+VECTORISED = """
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from sandpool.env import serve
+
+serve(make_vec=lambda num_envs, config: CartPoleVectorEnv(num_envs))
+"""
+
+
+@pytest.mark.skipif(BEFORE_1, reason="it came with 1.0")
+def test_a_vectorised_environment_brings_its_own_mode(own_pool_server: dict, tmp_path: Path) -> None:
+    (tmp_path / "env.py").write_text(VECTORISED)
+    envs = SandpoolVecEnv(tmp_path, 4, envs_per_process=4, **own_pool_server)
+    assert envs.autoreset_mode is gymnasium.vector.AutoresetMode.NEXT_STEP
+    theirs = gymnasium.make_vec("CartPole-v1", num_envs=4, vectorization_mode="vector_entry_point")
+    assert_same(envs.reset(seed=3), theirs.reset(seed=3))
+    for step in range(60):
+        actions = np.full(4, step % 3 == 0, np.int64)
+        observations, rewards, terminations, truncations, _ = theirs.step(actions)
+        # Theirs are float32; a pool's are float64.
+        assert_same(envs.step(actions)[:4], (observations, rewards.astype(np.float64), terminations, truncations), f"step {step}")
+    envs.close()
+    with pytest.raises(Exception, match="CartPoleVectorEnv"):
+        SandpoolVecEnv(tmp_path, 4, autoreset_mode="SameStep", **own_pool_server)

@@ -156,28 +156,35 @@ def _plain(action: Any) -> Any:
     return {name: _plain(part) for name, part in action.items()} if isinstance(action, dict) else action
 
 
-SPACES: dict[str, spaces.Space] = {
-    "box_f2": spaces.Box(-1, 1, (2, 3), np.float16),
-    "box_f8": spaces.Box(-np.inf, np.inf, (), np.float64),
+_PAIR = spaces.Box(0, 1, (2,), np.float32)
+_ARRAYS = {
     "box_u1": spaces.Box(0, 255, (3,), np.uint8),
     "box_i2": spaces.Box(-9, 9, (1,), np.int16),
     "discrete": spaces.Discrete(5, start=-2),
-    "multi_discrete": spaces.MultiDiscrete([3, 1, 7]),
-    "multi_discrete_2d": spaces.MultiDiscrete([[2, 3], [4, 5]]),
-    "multi_binary": spaces.MultiBinary(4),
     "multi_binary_2d": spaces.MultiBinary([2, 3]),
-    "text": spaces.Text(6, min_length=1, charset="abcé"),
-    "dict": spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Box(0, 1, (2,), np.float32)}),
+    "multi_discrete": spaces.MultiDiscrete([3, 1, 7]),
     "tuple": spaces.Tuple((spaces.Discrete(3), spaces.Tuple((spaces.MultiBinary(2), spaces.Box(0, 1, (1,), np.float64))))),
-    "sequence": spaces.Sequence(spaces.Box(0, 1, (2,), np.float32)),
-    "sequence_stacked": spaces.Sequence(spaces.Box(0, 1, (2,), np.float32), stack=True),
-    "sequence_of_discrete": spaces.Sequence(spaces.Discrete(9)),
-    "graph": spaces.Graph(spaces.Box(0, 1, (2,), np.float32), spaces.Discrete(4)),
-    "graph_without_edges": spaces.Graph(spaces.Box(0, 1, (2,), np.float32), None),
-    "dict_with_text": spaces.Dict(
-        {"t": spaces.Text(4, charset="xyz"), "n": spaces.Dict({"x": spaces.Box(0, 1, (2,), np.float32), "d": spaces.Discrete(2)})}
+}
+SPACES: dict[str, spaces.Space] = {
+    "box_f2": spaces.Box(-1, 1, (2, 3), np.float16),
+    "box_f8": spaces.Box(-np.inf, np.inf, (), np.float64),
+    "discrete": spaces.Discrete(5, start=-2),
+    "multi_discrete": spaces.MultiDiscrete([[2, 3], [4, 5]]),
+    "multi_binary": spaces.MultiBinary(4),
+    "dict": spaces.Dict(_ARRAYS),
+    "tuple": spaces.Tuple((spaces.Discrete(3), _PAIR)),
+    "text": spaces.Text(6, min_length=1, charset="abcé"),
+    "sequence": spaces.Sequence(_PAIR),
+    "sequence_stacked": spaces.Sequence(_PAIR, stack=True),
+    "graph": spaces.Graph(_PAIR, spaces.Discrete(4)),
+    "dict_of_lists": spaces.Dict(
+        {
+            "graph_without_edges": spaces.Graph(_PAIR, None),
+            "text": spaces.Text(4, charset="xyz"),
+            "nested": spaces.Dict({"x": _PAIR, "d": spaces.Discrete(2)}),
+            "tuple": spaces.Tuple((spaces.Discrete(3), spaces.Sequence(spaces.Discrete(2)))),
+        }
     ),
-    "tuple_with_sequence": spaces.Tuple((spaces.Discrete(3), spaces.Sequence(spaces.Discrete(2)))),
 }
 if hasattr(spaces, "OneOf"):
     SPACES["one_of"] = spaces.OneOf((spaces.Discrete(3), spaces.Box(0, 1, (2,), np.float32), spaces.Text(3, charset="uvw")))

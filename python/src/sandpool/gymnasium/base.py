@@ -60,6 +60,8 @@ class PoolVectorEnv(VectorEnv):
         self._shown = BatchedObservations(self.single_observation_space, description["layout"], self.num_envs)
         self._failed = FailedRows(pool.batches, self.autoreset_mode, self._shown, pool.reset_timeout, copy)
         self._ended = np.zeros(self.num_envs, np.bool_)
+        # Whether it has ever been reset; a pool of the caller's has been, or the caller minds.
+        self._begun = np.full(self.num_envs, not owned or pool.initial_obs is not None)
         self._seeds = [-1] * self.num_envs
         self.closed = False
 

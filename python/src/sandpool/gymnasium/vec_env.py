@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from sandpool.errors import InvalidTypeError
+from sandpool.errors import InvalidTypeError, RowsFailedError
 from sandpool.gymnasium.base import PoolVectorEnv, Space
 from sandpool.gymnasium.open_pool import adopt_pool, open_pool
 from sandpool.gymnasium.present import present_reset, present_step
 from sandpool.gymnasium.reset_arguments import read_options, read_seeds
 from sandpool.gymnasium.versions import AutoresetMode
 from sandpool.pool.actions import read_actions
-from sandpool.pool.batches import StepBatch
+from sandpool.pool.batches import ResetBatch, StepBatch
+from sandpool.pool.report import describe_errors
 from sandpool.pool.rlpool import RLPool
 from sandpool.pool.selection import Selection, select_rows
 from sandpool.sources.from_fns import Thunks, open_fns_pool
@@ -102,7 +103,10 @@ class SandpoolVecEnv(PoolVectorEnv):
                 whatever the interpreter `python` has.
             code: files, folders or modules of your own that are sent along, so that they can be imported.
             make_kwargs: arguments of `gymnasium.make`.
-            kwargs: those named like an option of this class or RLPool go there, any other to `gymnasium.make`.
+            kwargs: those named like an option of this class or RLPool go there, any other to `gymnasium.make`. `envs_per_process`
+                is ``"auto"`` by default and `first_reset` False, so that `reset` is the environment's first, as in SyncVectorEnv.
+
+        An environment that fails in its first reset raises RowsFailedError, also with ``errors="rows"``.
 
         Example:
             >>> SandpoolVecEnv.from_gym("my_module:Maze-v0", 8, code="src/my_module.py", size=5)  # doctest: +SKIP
@@ -119,7 +123,8 @@ class SandpoolVecEnv(PoolVectorEnv):
     def _of_source(cls, make: Callable[..., RLPool], kwargs: dict[str, Any]) -> SandpoolVecEnv:
         spaces = kwargs.pop("observation_space", None), kwargs.pop("action_space", None)
         mode, errors, copy = kwargs.pop("autoreset_mode", None), kwargs.pop("errors", "rows"), kwargs.pop("copy", True)
-        pool = open_pool(make, mode, errors, kwargs)
+        # Gymnasium's environments announce their spaces, and a hidden reset would move what wrappers inside have averaged.
+        pool = open_pool(make, mode, errors, {"first_reset": False, **kwargs})
         vec_env = cls.__new__(cls)
         try:
             vec_env._take(pool, spaces, raises=errors == "raise", copy=copy, owned=True)
@@ -159,12 +164,20 @@ class SandpoolVecEnv(PoolVectorEnv):
     def _reset(self, seeds: Any, options: Any, selection: Selection) -> tuple[Any, dict[str, Any]]:
         batch = self.pool.batches.reset(seeds, options, False, selection, copy=self.copy)
         self.errors = batch.errors
+        self._refuse_stillborn(batch, selection)
         self._note_seeds(seeds, selection)
         self._ended[slice(None) if selection.rows is None else selection.rows] = False
         result = present_reset(self._failed.after_reset(batch, selection.indices()), self._shown, self.num_envs)
         if batch.errors:
             self._reporter.report(batch.errors, result)
         return result
+
+    def _refuse_stillborn(self, batch: ResetBatch, selection: Selection) -> None:
+        """Raise if an environment fails in its very first reset: nothing is gained by training on its zeros."""
+        stillborn = {row: error for row, error in batch.errors.items() if not self._begun[row]}
+        if stillborn:
+            raise RowsFailedError(describe_errors(stillborn), errors=stillborn, result=batch)
+        self._begun[slice(None) if selection.rows is None else selection.rows] = True
 
     # Step
 

@@ -26,10 +26,12 @@ def decode_json(text: bytes | str) -> Any:
     >>> decode_json('{"a": {"$tuple": [1, {"$float": "inf"}]}}')
     {'a': (1, inf)}
     """
-    tagged = b'"$' in text if isinstance(text, bytes) else '"$' in text
-    if not tagged and (b"\\u0024" if isinstance(text, bytes) else "\\u0024") not in text:  # type: ignore[operator]
+    encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    escaped = b"\\u0024" in encoded
+    if not escaped and b'"$' not in encoded:
         return json.loads(text)
-    return json.loads(text, object_hook=_untag)
+    # Looking for doubled keys costs as much as all the rest, and hardly any text has one.
+    return json.loads(text, object_hook=_untag_and_halve if escaped or b'"$$' in encoded else _untag)
 
 
 def _untag(members: dict[str, Any]) -> Any:
@@ -41,6 +43,13 @@ def _untag(members: dict[str, Any]) -> Any:
                 return read(content)
             except (ValueError, TypeError, KeyError, OverflowError, MemoryError, binascii.Error):
                 return members
+    return members
+
+
+def _untag_and_halve(members: dict[str, Any]) -> Any:
+    value = _untag(members)
+    if value is not members:
+        return value
     if any(key.startswith("$$") for key in members):
         return {key[1:] if key.startswith("$$") else key: value for key, value in members.items()}
     return members
