@@ -15,7 +15,7 @@ export {
 } from "./errors.ts";
 export { escapeControl } from "./escape.ts";
 export { credentialsPath, discoverEndpoint, type Endpoint } from "./http/credentials.ts";
-export type { ActionColumn, Actions } from "./pool/actions.ts";
+export type { Action, ActionColumn, Actions } from "./pool/actions.ts";
 export type { CallOptions, ResetOptions } from "./pool/batched.ts";
 export type { PoolOptions, PoolProgress } from "./pool/options.ts";
 export type { RowOptions, Seeds } from "./pool/requests.ts";

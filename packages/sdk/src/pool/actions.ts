@@ -12,10 +12,13 @@ import { pickRows, type Selection } from "./selection.ts";
  * first axis is the rows (a typed array is shaped by the action space); for a Dict space an object of such columns, for a
  * Tuple space a `Tuple` of them.
  */
-export type Actions = readonly Value[] | NdArray | ArrayData | { readonly [key: string]: ActionColumn };
+export type Actions = readonly Action[] | NdArray | ArrayData | { readonly [key: string]: ActionColumn };
+
+/** One row's action; a typed array is an array of one axis. */
+export type Action = Value | ArrayData;
 
 /** One column of actions for a Dict or Tuple space. */
-export type ActionColumn = readonly Value[] | NdArray | ArrayData;
+export type ActionColumn = readonly Action[] | NdArray | ArrayData;
 
 /**
  * The actions of the selected rows, ascending: one array where they are numbers of one dtype and shape, else a list of values.
@@ -26,7 +29,7 @@ export function readActions(
   selection: Selection,
   n: number,
   space: ActionSpace | null,
-): NdArray | readonly Value[] {
+): NdArray | readonly Action[] {
   const batch = toBatch(actions, selection, n, space);
   if (!(batch instanceof NdArray)) return stack(pickRows("actions", batch, selection, n), space);
   const chosen = pickFromArray(batch, selection, n);
@@ -39,7 +42,7 @@ function toBatch(
   selection: Selection,
   n: number,
   space: ActionSpace | null,
-): NdArray | readonly Value[] {
+): NdArray | readonly Action[] {
   if (actions instanceof NdArray) return actions;
   if (isTypedArray(actions)) return shapeBySpace(actions, space, selection, n);
   if (actions instanceof Tuple && space?.type === "Tuple" && areColumns(actions, space, selection, n)) {
@@ -48,7 +51,7 @@ function toBatch(
       Tuple.fromItems(columns.map((column) => column[row] as Value)),
     );
   }
-  if (Array.isArray(actions)) return actions as readonly Value[];
+  if (Array.isArray(actions)) return actions as readonly Action[];
   if (space?.type === "Dict" && isValueObject(actions)) return rowsOfDict(actions, space);
   throw new ArgumentError(`actions is ${describe(actions)}; expected a list, a typed array or an NdArray.`, {
     hint: "For one environment write pool.step([action]).",
@@ -68,11 +71,17 @@ function pickFromArray(array: NdArray, selection: Selection, n: number): NdArray
   if (length === 0) throw new ArgumentError(`actions is an array of shape []; expected one action a selected row.`);
   const places = Array.from({ length: array.shape[0] ?? 0 }, (_, place) => place);
   const picked = pickRows("actions", places, selection, n);
-  return picked === places ? array : joinRows(picked.map((place) => array.row(place)));
+  return picked === places
+    ? array
+    : joinRows(
+        picked.map((place) => array.row(place)),
+        array.dtype,
+        array.shape.slice(1),
+      );
 }
 
 /** Arrays of one dtype and shape as one array; any other list as it is. */
-function stack(actions: readonly Value[], space: ActionSpace | null): NdArray | readonly Value[] {
+function stack(actions: readonly Action[], space: ActionSpace | null): NdArray | readonly Action[] {
   const arrays = actions.map((action) =>
     action instanceof NdArray ? action : isTypedArray(action) ? NdArray.from(action) : null,
   );
@@ -81,17 +90,16 @@ function stack(actions: readonly Value[], space: ActionSpace | null): NdArray | 
   const alike = (array: NdArray | null): array is NdArray =>
     array?.dtype === first.dtype && array.shape.join() === first.shape.join();
   if (!arrays.every(alike)) return actions;
-  const stacked = joinRows(arrays);
+  const stacked = joinRows(arrays, first.dtype, first.shape);
   checkArray(space, stacked);
   return stacked;
 }
 
-function joinRows(rows: readonly NdArray[]): NdArray {
-  const [first] = rows as [NdArray];
-  const shape = [rows.length, ...first.shape];
-  const bytes = zeroBytes(first.dtype, shape);
-  for (const [place, row] of rows.entries()) bytes.set(row.toBytes(), place * first.data.byteLength);
-  return new NdArray(first.dtype, shape, viewAsTypedArray(first.dtype, bytes));
+function joinRows(rows: readonly NdArray[], dtype: string, rowShape: readonly number[]): NdArray {
+  const shape = [rows.length, ...rowShape];
+  const bytes = zeroBytes(dtype, shape);
+  for (const [place, row] of rows.entries()) bytes.set(row.toBytes(), place * row.data.byteLength);
+  return new NdArray(dtype, shape, viewAsTypedArray(dtype, bytes));
 }
 
 function rowsOfDict(actions: object, space: ActionSpace): ValueObject[] {
@@ -120,10 +128,10 @@ function areColumns(actions: Tuple, space: ActionSpace, selection: Selection, n:
   return actions.length === space.count && lengths.every((length) => length === n || length === selection.count);
 }
 
-function toItems(column: ActionColumn): readonly Value[] {
+function toItems(column: ActionColumn): readonly Action[] {
   if (column instanceof NdArray) return [...column.rows()];
   if (isTypedArray(column)) return [...NdArray.from(column).rows()];
-  if (Array.isArray(column)) return column as readonly Value[];
+  if (Array.isArray(column)) return column as readonly Action[];
   throw new ArgumentError(`a column of actions is ${describe(column)}; expected a list, a typed array or an NdArray.`);
 }
 

@@ -4,7 +4,7 @@ import { describe } from "../values/describe.ts";
 import { encodeValue } from "../values/encode.ts";
 import { requestJson } from "../values/json.ts";
 import { NdArray } from "../values/ndarray.ts";
-import { isValueObject, type Value, type ValueObject } from "../values/types.ts";
+import { isValueObject, type ValueObject } from "../values/types.ts";
 import { pickRows, type Selection } from "./selection.ts";
 
 /** Row i gets seed + i; or a list, null for a row's own rule. Whole numbers of 0 to 2^53 - 1. */
@@ -27,7 +27,7 @@ export interface BatchNumber {
 export type Encode = (number: BatchNumber) => BatchBody;
 
 /** A step with actions as `readActions` gives them: one buffer for an array, JSON for a list. */
-export function stepRequest(actions: NdArray | readonly Value[], { rows }: Selection): Encode {
+export function stepRequest(actions: NdArray | readonly unknown[], { rows }: Selection): Encode {
   if (actions instanceof NdArray) {
     return (number) => {
       const { chunks, length } = encodeBatch({ ...number, where: rows }, [actionsField(actions)]);

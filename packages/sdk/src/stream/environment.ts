@@ -1,10 +1,8 @@
 import { ArgumentError } from "../errors.ts";
 import type { ActionSpace } from "../pool/actionSpace.ts";
-import type { ActionColumn } from "../pool/actions.ts";
+import type { Action } from "../pool/actions.ts";
 import type { RowError, RowReporter } from "../pool/rowErrors.ts";
 import { refuseUnknown } from "../pool/selection.ts";
-import type { ArrayData } from "../values/dtypes.ts";
-import type { NdArray } from "../values/ndarray.ts";
 import type { Value, ValueObject } from "../values/types.ts";
 import { makeResets, makeSteps } from "./entries.ts";
 import type { RowOutcome } from "./rowRequests.ts";
@@ -77,10 +75,7 @@ export class Environment<Observation = Value> implements AsyncDisposable {
   }
 
   /** Steps the row with one action; otherwise as `reset`. Throws `ArgumentError` before the first reset of this checkout. */
-  async step(
-    action: Value | ArrayData | { readonly [key: string]: ActionColumn },
-    options: { signal?: AbortSignal } = {},
-  ): Promise<RowStep<Observation>> {
+  async step(action: Action, options: { signal?: AbortSignal } = {}): Promise<RowStep<Observation>> {
     refuseUnknown("step", options, ["signal"]);
     this.#refuseReleased();
     if (!this.#wasReset) {
@@ -88,7 +83,7 @@ export class Environment<Observation = Value> implements AsyncDisposable {
         hint: "await env.reset() first.",
       });
     }
-    const entry = makeSteps([action as Value | NdArray], [this.row], this.#context.n, this.#context.actionSpace);
+    const entry = makeSteps([action], [this.row], this.#context.n, this.#context.actionSpace);
     const { op: _, ...outcome }: RowOutcome = await this.#context.stepping.ask(entry, options.signal);
     return this.#report({ ...outcome, done: outcome.terminated || outcome.truncated });
   }
