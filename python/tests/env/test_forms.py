@@ -264,3 +264,27 @@ def test_operations_before_hello_are_answered(start: Any) -> None:
     program = start("from sandpool.env import serve\nserve(reset=lambda seed: seed, step=lambda action: (action, 0, False, False, {}))")
     assert program.step(4)["obs"] == 4
     assert program.reset(4)["obs"] == 4
+
+
+def test_frames_and_action_masks_travel_as_they_are(start: Any) -> None:
+    np = pytest.importorskip("numpy")
+    pytest.importorskip("gymnasium")
+    program = start("""
+        from sandpool.env import serve
+        import gymnasium, numpy as np
+        class Masked(gymnasium.Env):
+            metadata, render_mode = {"render_modes": ["rgb_array"], "render_fps": 30}, "rgb_array"
+            observation_space, action_space = gymnasium.spaces.Discrete(5), gymnasium.spaces.Discrete(3)
+            def reset(self, seed=None, options=None): return 0, {"action_mask": np.array([1, 0, 1], np.int8)}
+            def step(self, action): return 1, 0.0, False, False, {"action_mask": np.array([0, 1, 1], np.int8)}
+            def render(self): return np.arange(40 * 30 * 3, dtype=np.uint8).reshape(40, 30, 3)
+        serve(Masked())
+    """)
+    hello = program.hello()
+    assert (hello["render_mode"], "render" in hello["features"]) == ("rgb_array", True)
+    for answer, expected in ((program.reset(), [1, 0, 1]), (program.step(1), [0, 1, 1])):
+        mask = program.read_arrays(answer["info"])["action_mask"]
+        assert (mask.dtype, mask.tolist()) == (np.int8, expected)
+    frame = program.read_arrays(program.call("call", "render"))["result"]
+    assert (frame.dtype, frame.shape) == (np.uint8, (40, 30, 3))
+    assert (frame == np.arange(3600, dtype=np.uint8).reshape(40, 30, 3)).all()
