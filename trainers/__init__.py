@@ -1,0 +1,1 @@
+"""Tests of the adapters under real trainers; `make test-trainers`."""

@@ -30,7 +30,7 @@ def pooled(num_envs: int, **kwargs: Any) -> SandpoolVecEnv:
 
 
 def reference(num_envs: int, **kwargs: Any) -> SyncVectorEnv:
-    """The same in the trainer's process."""
+    """Make the same in the trainer's process."""
     return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
 
 

@@ -16,7 +16,7 @@ STEPS = 1000
 
 
 def rollout(envs: VectorEnv) -> TensorDictBase:
-    """STEPS steps of random actions with a fixed seed."""
+    """Make STEPS steps of random actions with a fixed seed."""
     torch.manual_seed(4)
     wrapped = GymWrapper(envs, device="cpu")
     try:

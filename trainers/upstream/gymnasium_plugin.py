@@ -30,7 +30,7 @@ class VectorEnvOfThunks:
 
 
 def _by_value() -> None:
-    """The tests' own modules are not in the sandbox, so that their classes travel with the thunks."""
+    """Let the tests' own classes travel with the thunks, since their modules are not in the sandbox."""
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "tests" and hasattr(module, "__path__"):
             cloudpickle.register_pickle_by_value(module)

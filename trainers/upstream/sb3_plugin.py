@@ -5,6 +5,7 @@ Run in a copy of its sources: ``pytest -p trainers.upstream.sb3_plugin tests/tes
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import warnings
 from typing import Any
@@ -20,8 +21,7 @@ class VecEnvOfThunks:
     """What SubprocVecEnv's constructor takes, made into a pool."""
 
     def __new__(cls, env_fns: Any, start_method: str | None = None) -> Any:
-        if start_method not in (None, "fork", "forkserver", "spawn"):
-            raise ValueError(f"received start_method={start_method!r}, expected one of multiprocessing's")
+        multiprocessing.get_context(start_method)  # refuses an unknown one in its own words
         # The test's own classes are not in the sandbox, so that they travel with the thunks.
         for module in [module for name, module in sys.modules.items() if name.endswith("test_vec_envs")]:
             cloudpickle.register_pickle_by_value(module)
