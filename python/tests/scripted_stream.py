@@ -37,7 +37,7 @@ class ScriptedStream:
         self.accepted = 0
         self.sessions: list[str] = []
         self.dies: Callable[[dict[str, Any]], bool] = lambda _: False
-        self.refuses: dict[str, Any] | None = None
+        self.refuses_message: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: None
         self.handshake: Callable[[ServerConnection, Request], Response | None] = lambda *_: None
         self.opening: Callable[[ServerConnection], bool] = lambda _: True
         self.automatic = False
@@ -135,9 +135,9 @@ class ScriptedStream:
                 return
             assert message["number"] == self.accepted + 1
             self.accepted += 1
-            if self.refuses is not None:
-                connection.send(json.dumps({"event": "refused", "number": message["number"], "error": self.refuses}))
-                self.refuses = None
+            refusal = self.refuses_message(message)
+            if refusal is not None:
+                connection.send(json.dumps({"event": "refused", "number": message["number"], "error": refusal}))
                 return
             assert not self._out.keys() & set(message["where"]), "a row was sent twice"
             self.messages.append(message)

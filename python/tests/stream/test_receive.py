@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -157,7 +159,8 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(pool: RLPool, scrip
 
 
 def test_a_refused_message_is_raised_by_recv_and_its_rows_are_free_again(pool: RLPool, scripted: ScriptedStream) -> None:
-    scripted.refuses = {"code": "invalid_request", "message": "actions[0] has 501 digits", "hint": None, "details": {}}
+    refusals = [{"code": "invalid_request", "message": "actions[0] has 501 digits", "hint": None, "details": {}}]
+    scripted.refuses_message = lambda _: refusals.pop() if refusals else None
     pool.send([1, 1], where=[0, 1])
     with pytest.raises(sandpool.RequestRefusedError, match="501 digits"):
         pool.recv(2)
@@ -210,3 +213,26 @@ def test_a_resets_info_is_the_rows_reset_info_and_times_are_kept(pool: RLPool, s
     assert summary["batches"] == 2
     assert summary["worker_ms"]["p50"] == 1.5
     assert pool.timing.roundtrip_ms > 0
+
+
+def test_one_entry_that_the_pool_does_not_like_costs_the_others_nothing(pool: RLPool, scripted: ScriptedStream) -> None:
+    refusal = {"code": "invalid_request", "message": "13 is not liked"}
+    scripted.refuses_message = lambda message: refusal if 13 in message["actions"] else None
+    for row, action in enumerate([10, 11, 13, 14]):
+        pool.send([action], where=[row])
+    scripted.finish(0, 1, 3)
+    with pytest.raises(sandpool.RequestRefusedError, match="13 is not liked"):
+        pool.recv(3)
+    result = pool.recv(3)
+    assert result.index.tolist() == [0, 1, 3]
+    assert result.rewards.tolist() == [10, 11, 14]
+    assert pool.rows_out.tolist() == []
+
+
+def test_a_silent_pool_is_an_error_after_the_longest_it_may_take_and_loses_nothing(pool: RLPool, scripted: ScriptedStream) -> None:
+    pool._timeouts = dataclasses.replace(pool._timeouts, step_timeout=-59.9, reset_timeout=0, start_timeout=-59.9)
+    pool.send([1] * 4)
+    with pytest.raises(sandpool.ServerTimeoutError, match="said nothing for"):
+        pool.recv(4)
+    scripted.finish(0, 1, 2, 3)
+    assert len(pool.recv(4).index) == 4

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from sandpool.errors import PoolBusyError, ReplyError, SandpoolError, error_from_reply
+from sandpool.errors import PoolBusyError, ReplyError, SandpoolError, ServerTimeoutError, error_from_reply
 from sandpool.stream.connect import RETRIED, Target, explain_closing, explain_giving_up, open_stream
 from sandpool.stream.pack import Outgoing
 from sandpool.stream.results import Part
@@ -43,7 +44,9 @@ class Receiver:
 class Stream:
     """The connection of a session; it lives in one event loop, and all its methods are called there."""
 
-    def __init__(self, target: Target, session: Session, receiver: Receiver) -> None:
+    def __init__(self, target: Target, session: Session, receiver: Receiver, silence_s: float) -> None:
+        self._silence_s = silence_s
+        self._watchdog: asyncio.TimerHandle | None = None
         self._target = target
         self._session = session
         self._receiver = receiver
@@ -55,6 +58,9 @@ class Stream:
     def wake(self) -> None:
         """Send what waits, over a new connection if there is none; what was put in one turn of the loop goes together."""
         self._wake.set()
+        if self._watchdog is None:
+            self._session.last_sign = time.monotonic()
+            self._watch(self._silence_s)
         if self._task is None or self._task.done():
             self._failures = 0
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"sandpool-stream-{self._target.pool_id}")
@@ -62,6 +68,8 @@ class Stream:
 
     async def close(self) -> None:
         """Close the connection; what is out stays with the pool."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -142,8 +150,9 @@ class Stream:
         elif kind == "refused" and isinstance(event.get("number"), int):
             with self._session.lock:
                 rows = self._session.refuse(event["number"])
+                self._failures = 0
+                self._wake.set()
                 if rows:
-                    self._failures = 0
                     self._receiver.refuse(rows, error_from_reply(400, event))
         else:
             raise ReplyError(f"The stream sent {text!r:.200}; expected a result, a refusal or an error.")
@@ -166,6 +175,21 @@ class Stream:
             return False
         self._session.renew()
         return True
+
+    def _watch(self, pause_s: float) -> None:
+        self._watchdog = asyncio.get_running_loop().call_later(pause_s, self._notice_silence)
+
+    def _notice_silence(self) -> None:
+        silent_s = time.monotonic() - self._session.last_sign
+        self._watchdog = None
+        if self._session.is_busy and silent_s < self._silence_s:
+            self._watch(self._silence_s - silent_s)
+        elif self._session.is_busy:
+            error = ServerTimeoutError(
+                f"The pool {self._target.pool_id} said nothing for {silent_s:.0f} s, longer than its deadlines can add up to.",
+                hint="Is the server's machine overloaded or stopped? What is out is not lost: recv() again.",
+            )
+            self._receiver.fail(error, forget=False)
 
     def _notice_fault(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -16,6 +16,7 @@ class Outgoing(NamedTuple):
     """A numbered message, kept until its rows are back; `text` says in which kind of frame it goes."""
 
     number: int
+    entries: list[Entry]
     rows: list[int]
     data: bytes
     text: bool
@@ -39,16 +40,16 @@ def _kind_of(entry: Entry, place: int) -> object:
     return ("reset", place) if isinstance(entry.seed, int) else ("reset", entry.hard, "all")
 
 
-def _pack_group(group: Sequence[Any], number: int, received: int) -> Outgoing:
+def _pack_group(group: list[Any], number: int, received: int) -> Outgoing:
     rows = [row for entry in group for row in entry.rows]
     if isinstance(group[0], Resets):
-        return Outgoing(number, rows, _pack_resets(group, rows, number, received), text=True)
+        return Outgoing(number, group, rows, _pack_resets(group, rows, number, received), text=True)
     if isinstance(group[0].actions, np.ndarray):
         actions = group[0].actions if len(group) == 1 else np.concatenate([entry.actions for entry in group])
         members = {"number": number, "op": "step", "where": rows, "received": received}
-        return Outgoing(number, rows, b"".join(encode_message(members, "actions", actions)), text=False)
+        return Outgoing(number, group, rows, b"".join(encode_message(members, "actions", actions)), text=False)
     texts = b",".join(text for entry in group for text in entry.actions)
-    return Outgoing(number, rows, _head("step", rows, number, received) + b',"actions":[%b]}' % texts, text=True)
+    return Outgoing(number, group, rows, _head("step", rows, number, received) + b',"actions":[%b]}' % texts, text=True)
 
 
 def _pack_resets(group: Sequence[Resets], rows: list[int], number: int, received: int) -> bytes:

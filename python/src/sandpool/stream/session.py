@@ -9,7 +9,8 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class Session:
 
     A row is out from its `put` until its result is taken. What `put` and `take` do to the state is one assignment or one append
     each, so that an interrupt leaves it whole; for the same reason `lock` is no Condition, whose `with` is not safe against one.
+    Rows in `owned` are out as any other, and no `take` is told of them: their results go elsewhere.
     """
 
     def __init__(self, n: int, observations: Observations, timing: Timing) -> None:
@@ -52,7 +54,9 @@ class Session:
         self.lock = threading.RLock()
         self.failure: SandpoolError | None = None
         self.last_sign = time.monotonic()
+        self.owned: set[int] = set()
         self._waiting: deque[Entry] = deque()
+        self._apart: list[Entry] = []
         self._refusals: deque[SandpoolError] = deque()
         self._ready = _Ready()
         self._watchers: list[tuple[int, Callable[[], None]]] = []
@@ -86,12 +90,13 @@ class Session:
     def count_out(self) -> int:
         """Count the rows that are out."""
         with self.lock:
-            return len(self._underway) + len(self._ready.rows) + sum(len(entry.rows) for entry in self._waiting)
+            return len(self._underway) + len(self._ready.rows) + sum(len(entry.rows) for entry in self._unpacked())
 
     def rows_out(self) -> list[int]:
-        """Return the rows that are out, ascending."""
+        """Return the rows that are out, ascending, without those that are owned."""
         with self.lock:
-            return sorted([*self._underway, *self._ready.rows, *(row for entry in self._waiting for row in entry.rows)])
+            rows = {*self._underway, *self._ready.rows, *(row for entry in self._unpacked() for row in entry.rows)}
+            return sorted(rows - self.owned)
 
     def take(self, min_ready: int) -> list[Part] | None:
         """Take all results that are there, None if they are of fewer than `min_ready` rows.
@@ -106,7 +111,7 @@ class Session:
                 taken, self._ready = self._ready, _Ready()
                 return taken.parts
             self._raise_failure()
-            out = self.count_out()
+            out = len(self.rows_out()) if self.owned else self.count_out()
             if out < min_ready:
                 raise InvalidValueError(
                     f"recv(min_ready={min_ready}) was called while {out} rows are out; expected at most {out}.",
@@ -133,18 +138,21 @@ class Session:
     @property
     def has_waiting(self) -> bool:
         """Whether an entry waits to be packed."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._apart)
 
     def pack(self) -> list[Outgoing]:
         """Turn the entries that wait into numbered messages, and keep these until their rows are back."""
         with self.lock:
             messages = pack_entries(self._waiting, self._number + 1, self.received)
+            for entry in self._apart:
+                messages += pack_entries([entry], self._number + 1 + len(messages), self.received)
             self.last_sign = time.monotonic()
             for message in messages:
                 self._kept[message.number] = _Kept(message, self.last_sign)
                 self._underway.update(dict.fromkeys(message.rows, message.number))
             self._number += len(messages)
             self._waiting.clear()
+            self._apart = []
             return messages
 
     def resume(self, accepted: int, next_result: int) -> list[Outgoing]:
@@ -186,7 +194,11 @@ class Session:
             self._ring()
 
     def refuse(self, number: int) -> list[int]:
-        """Take in that the pool refused a message: return its rows, which are out no longer; none, if that is known already."""
+        """Take in that the pool refused a message: return its rows, which are out no longer.
+
+        None, if that is known already, or if the message carried several entries: each is then tried alone, for one that the pool
+        does not like must not cost the others anything.
+        """
         with self.lock:
             self.last_sign = time.monotonic()
             kept = self._kept.pop(number, None)
@@ -195,6 +207,9 @@ class Session:
             self._accepted = max(self._accepted, number)
             for row in kept.message.rows:
                 self._underway.pop(row, None)
+            if len(kept.message.entries) > 1:
+                self._apart += kept.message.entries
+                return []
             return kept.message.rows
 
     def add_refusal(self, error: SandpoolError) -> None:
@@ -203,21 +218,20 @@ class Session:
             self._refusals.append(error)
             self._ring()
 
-    def fail(self, error: SandpoolError, *, forget: bool) -> list[int]:
-        """Let the next `take` raise `error`; with `forget` nothing is out any longer. Returns the rows that were under way."""
+    def fail(self, error: SandpoolError, *, forget: bool) -> None:
+        """Let the next `take` raise `error`; with `forget` nothing is under way any longer."""
         with self.lock:
-            rows = [*self._underway, *(row for entry in self._waiting for row in entry.rows)]
             self.failure = error
             if forget:
                 self._waiting.clear()
+                self._apart = []
                 self.renew()
             self._ring()
-            return rows
 
     @property
     def is_busy(self) -> bool:
         """Whether an entry waits or a message lacks results."""
-        return bool(self._waiting or self._kept)
+        return bool(self._waiting or self._apart or self._kept)
 
     @property
     def is_settled(self) -> bool:
@@ -242,8 +256,11 @@ class Session:
             failure, self.failure = self.failure, None
             raise failure
 
+    def _unpacked(self) -> Iterator[Entry]:
+        return chain(self._waiting, self._apart)
+
     def _is_out(self, row: int) -> bool:
-        return row in self._underway or row in self._ready.rows or any(row in entry.rows for entry in self._waiting)
+        return row in self._underway or row in self._ready.rows or any(row in entry.rows for entry in self._unpacked())
 
     def _bring_back(self, row: int) -> float:
         """Take one row of a kept message as done; a message without rows left is kept no longer. Returns when it was sent."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from sandpool.errors import NotReadyError, PoolBusyError, PoolClosedError, ServerTimeoutError
+from sandpool.errors import NotReadyError, PoolBusyError, PoolClosedError
 from sandpool.pool.timing import Timing
 from sandpool.stream.connect import Target
 from sandpool.stream.connection import Receiver, Stream
@@ -41,12 +41,11 @@ class ThreadedStream:
         self._predecessor = predecessor
         self.session = Session(n, observations, timing)
         self._pool_id = target.pool_id
-        self._silence_s = silence_s
         self._process_id = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = False
         self._ended = asyncio.Event()
-        self._stream = Stream(target, self.session, Receiver(self.session))
+        self._stream = Stream(target, self.session, Receiver(self.session), silence_s)
         self._thread = threading.Thread(target=self._live, name=f"sandpool-stream-{target.pool_id}", daemon=True)
 
     @property
@@ -86,7 +85,7 @@ class ThreadedStream:
                         return parts
                     session.watch(min_ready, ring)
                 with contextlib.suppress(Empty):
-                    bell.get(timeout=self._time_left(min_ready, timeout_s, started))
+                    bell.get(timeout=None if timeout_s is None else self._time_left(min_ready, timeout_s, started))
         finally:
             session.unwatch(ring)
 
@@ -137,24 +136,19 @@ class ThreadedStream:
             await self._ended.wait()
         await self._stream.close()
 
-    def _time_left(self, min_ready: int, timeout_s: float | None, started: float) -> float:
-        """Return how many seconds to wait; raises the error of a time that is over."""
-        now = time.monotonic()
-        silent_s = now - max(self.session.last_sign, started)
-        if silent_s >= self._silence_s:
-            raise ServerTimeoutError(
-                f"The pool {self._pool_id} said nothing for {silent_s:.0f} s, longer than its deadlines can add up to.",
-                hint="Is the server's machine overloaded or stopped? What is out is not lost: recv() again.",
-            )
-        left_s = self._silence_s - silent_s
-        if timeout_s is None:
-            return left_s
-        if now - started >= timeout_s:
-            ready = self.session.count_ready()
-            raise NotReadyError(
-                f"{ready} rows were ready after {timeout_s} s; expected min_ready={min_ready}.", hint="Nothing is lost: recv() again."
-            )
-        return min(left_s, timeout_s - (now - started))
+    def _time_left(self, min_ready: int, timeout_s: float, started: float) -> float:
+        left_s = timeout_s - (time.monotonic() - started)
+        if left_s <= 0:
+            raise not_ready(self.session, min_ready, timeout_s)
+        return left_s
+
+
+def not_ready(session: Session, min_ready: int, timeout_s: float) -> NotReadyError:
+    """Make the error of a `recv` whose timeout has passed."""
+    return NotReadyError(
+        f"{session.count_ready()} rows were ready after {timeout_s} s; expected min_ready={min_ready}.",
+        hint="Nothing is lost: recv() again.",
+    )
 
 
 def _closed(pool_id: str) -> PoolClosedError:
