@@ -1,9 +1,13 @@
 """One module a topic; each prints a table and returns its figures."""
 
-from bench.topics import memory, resets, roundtrip, start, steps, straggler
+from bench.topics import asynchronous, frames, memory, packed, resets, roundtrip, start, steps, straggler, vectorized
 
 TOPICS = {
     "steps": steps.run,
+    "packed": packed.run,
+    "vectorized": vectorized.run,
+    "frames": frames.run,
+    "async": asynchronous.run,
     "start": start.run,
     "roundtrip": roundtrip.run,
     "resets": resets.run,

@@ -10,9 +10,10 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from bench.contenders import gymnasium_vector, has_stable_baselines3, native_floor, rlpool, stepper, subproc_vec_env
-from bench.measure import Program, Samples, alternate
+from bench.measure import Program, alternate
 from bench.server import Server
-from bench.tables import console, show
+from bench.speeds import show_speeds
+from bench.tables import console
 
 ROWS = (8, 64, 256, 1000)
 NOTE = 'SyncVectorEnv runs in the trainer\'s own process without isolation; "RLPool is": median over rounds of the ratio within a round'
@@ -40,18 +41,5 @@ def measure(n: int, *, rounds: int, seconds: float) -> dict[str, Any]:
             contenders["SubprocVecEnv"] = stepper(stack.enter_context(subproc_vec_env(n)), n)
         contenders["native floor"] = Program(lambda length: native_floor(n, length, Path(folder)))
         samples = alternate(contenders, rounds=rounds, seconds=seconds)
-    return report(n, samples)
-
-
-def report(n: int, samples: dict[str, Samples]) -> dict[str, Any]:
-    ours, rows, figures = samples["RLPool"], [], {}
-    for name, one in samples.items():
-        figure = {"steps_per_second": one.per_second(n), "p50_ms": one.percentile(50) * 1e3, "p99_ms": one.percentile(99) * 1e3}
-        figures[name] = {**figure, "rlpool_is": ours.times(one)}
-        target = TARGETS.get(name, {}).get(n)
-        against = "" if name == "RLPool" else f"{ours.times(one):.2f}x"
-        speed = f"{figure['steps_per_second']:,.0f}"
-        rows.append([name, speed, f"{figure['p50_ms']:.2f}", f"{figure['p99_ms']:.2f}", against, f"{target}x" if target else ""])
-    columns = ["", "env steps/s", "batch p50 ms", "batch p99 ms", "RLPool is", "target"]
-    show(f"CartPole-v1, n = {n}", columns, rows, NOTE if n == ROWS[0] else "")
-    return {"n": n, **figures}
+    targets = {name: by_rows[n] for name, by_rows in TARGETS.items() if n in by_rows}
+    return show_speeds(f"CartPole-v1, n = {n}", samples, "RLPool", n, targets, NOTE if n == ROWS[0] else "")
