@@ -18,6 +18,8 @@ from gymnasium.vector import AutoresetMode
 from sandpool.errors import SandpoolWarning
 from sandpool.gymnasium import SandpoolVecEnv
 
+# What the tests' modules import; Gymnasium's rendering needs pygame.
+_NEEDED = ["pytest", "pygame"]
 _REPLACED = os.environ.get("SANDPOOL_REPLACE", "AsyncVectorEnv")
 
 
@@ -26,7 +28,7 @@ class VectorEnvOfThunks:
 
     def __new__(cls, env_fns: Any, *args: Any, autoreset_mode: Any = AutoresetMode.NEXT_STEP, copy: bool = True, **others: Any) -> Any:
         _by_value()
-        return SandpoolVecEnv.from_fns(list(env_fns), autoreset_mode=autoreset_mode, copy=copy, progress=False)
+        return SandpoolVecEnv.from_fns(list(env_fns), autoreset_mode=autoreset_mode, copy=copy, requirements=_NEEDED, progress=False)
 
 
 def _by_value() -> None:

@@ -155,4 +155,12 @@ def test_a_space_of_ones_own_is_its_repr_or_its_base() -> None:
         pass
 
     assert encoded(space_of(Own())) == {"type": "Custom", "repr": "Own(\\xe9)"}
+
+
+def test_the_default_repr_of_a_custom_space_does_not_tell_its_address() -> None:
+    class Plain(gymnasium.Space):  # type: ignore[type-arg]
+        """A space without a repr of its own."""
+
+    assert space_of(Plain()) == space_of(Plain())
+    assert space_of(Plain())["repr"].endswith("Plain object>")
     assert encoded(space_of(Derived(3)))["type"] == "Discrete"

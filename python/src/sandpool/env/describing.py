@@ -61,7 +61,10 @@ def space_of(space: Any) -> Any:
         return None
     kind = space_kind(space)
     if kind == "Custom":
-        return {"type": "Custom", "repr": ascii(space)[:4000]}
+        import re
+
+        # A default repr has the object's address, which says nothing of the space.
+        return {"type": "Custom", "repr": re.sub(r" at 0x[0-9a-f]+", "", ascii(space))[:4000]}
     return dict({"type": kind}, **_SPACES[kind](space))
 
 
