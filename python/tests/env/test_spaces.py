@@ -158,7 +158,7 @@ def test_a_space_of_ones_own_is_its_repr_or_its_base() -> None:
 
 
 def test_the_default_repr_of_a_custom_space_does_not_tell_its_address() -> None:
-    class Plain(gymnasium.Space):  # type: ignore[type-arg]
+    class Plain(spaces.Space):
         """A space without a repr of its own."""
 
     assert space_of(Plain()) == space_of(Plain())
