@@ -155,6 +155,7 @@ def test_a_space_of_ones_own_is_its_repr_or_its_base() -> None:
         pass
 
     assert encoded(space_of(Own())) == {"type": "Custom", "repr": "Own(\\xe9)"}
+    assert encoded(space_of(Derived(3)))["type"] == "Discrete"
 
 
 def test_the_default_repr_of_a_custom_space_does_not_tell_its_address() -> None:
@@ -163,4 +164,3 @@ def test_the_default_repr_of_a_custom_space_does_not_tell_its_address() -> None:
 
     assert space_of(Plain()) == space_of(Plain())
     assert space_of(Plain())["repr"].endswith("Plain object>")
-    assert encoded(space_of(Derived(3)))["type"] == "Discrete"
