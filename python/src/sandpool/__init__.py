@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sandpool.aio.pool import AsyncRLPool
     from sandpool.errors import (
         AuthenticationError,
         ConnectionLostError,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncRLPool",
     "AuthenticationError",
     "CallResult",
     "ConnectionLostError",
@@ -73,6 +75,7 @@ _HOMES = {
     "StepResult": "sandpool.pool.result",
     "CallResult": "sandpool.pool.result",
     "ReceivedResult": "sandpool.stream.results",
+    "AsyncRLPool": "sandpool.aio.pool",
 }
 
 

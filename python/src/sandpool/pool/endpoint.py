@@ -16,6 +16,13 @@ class Endpoint(NamedTuple):
     local_socket: str | None
 
 
+class Target(NamedTuple):
+    """A pool, and where it is."""
+
+    endpoint: Endpoint
+    pool_id: str
+
+
 def endpoint_of(server: ServerAddress, description: Mapping[str, Any]) -> Endpoint:
     """Return the pool's own endpoint if it has a token of its own, for our key is only for the server's URL; else the server."""
     endpoint = description.get("endpoint") or {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -12,7 +12,7 @@ from websockets.typing import Subprotocol
 
 from sandpool.discovery import ServerAddress
 from sandpool.errors import ConnectionLostError, SandpoolError, error_from_reply
-from sandpool.pool.endpoint import Endpoint
+from sandpool.pool.endpoint import Target
 from sandpool.transport.chunks import LIMIT_BYTES
 from sandpool.transport.connection import probe_silent_peer
 from sandpool.transport.local_socket import connect_locally
@@ -25,13 +25,6 @@ _CLOSE_TIMEOUT_S = 2.0
 
 RETRIED = (OSError, InvalidHandshake, InvalidMessage, ConnectionClosed, EOFError)
 _STATUS_OF_CLOSE = {1009: 413, 4400: 400, 4401: 401, 4404: 404, 4409: 409, 4410: 410}
-
-
-class Target(NamedTuple):
-    """The pool whose stream is opened."""
-
-    endpoint: Endpoint
-    pool_id: str
 
 
 async def open_stream(target: Target, session: str, received: int) -> ClientConnection:

@@ -12,7 +12,8 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from sandpool.errors import PoolBusyError, ReplyError, SandpoolError, ServerTimeoutError, error_from_reply
-from sandpool.stream.connect import RETRIED, Target, explain_closing, explain_giving_up, open_stream
+from sandpool.pool.endpoint import Target
+from sandpool.stream.connect import RETRIED, explain_closing, explain_giving_up, open_stream
 from sandpool.stream.pack import Outgoing
 from sandpool.stream.results import Part
 from sandpool.stream.session import Session

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sandpool.pool.batches import Batches
+from sandpool.pool.channel import BatchChannel
+from sandpool.pool.endpoint import Target
 from sandpool.pool.handle import PoolHandle
 from sandpool.pool.options import check_count, check_seconds
 from sandpool.pool.report import Reporter
 from sandpool.pool.selection import Rows
+from sandpool.stream.absorb import absorb_parts
 from sandpool.stream.entries import Entry, make_resets, make_steps
-from sandpool.stream.results import ReceivedResult, join_parts
+from sandpool.stream.results import ReceivedResult
 
 if TYPE_CHECKING:
     from sandpool.stream.threaded import ThreadedStream
 
 # A pool has one stream, also when a sender and a receiver begin at the same moment.
 _MAKING = threading.Lock()
+
+
+class StreamNeeds(NamedTuple):
+    """What a stream of a pool is made of, for those who run one themselves."""
+
+    target: Target
+    batches: Batches
+    reporter: Reporter
+    channel: BatchChannel
+    silence_s: float
 
 
 class AsynchronousStepping(PoolHandle):
@@ -90,12 +103,7 @@ class AsynchronousStepping(PoolHandle):
         check_count("min_ready", min_ready)
         if timeout is not None:
             check_seconds("timeout", timeout)
-        observations = self.batches.observations
-        result = join_parts(self._own_stream().receive(int(min_ready), timeout), observations)
-        for place in np.flatnonzero(result.ops == "reset").tolist():
-            self.batches.reset_infos[int(result.index[place])] = result.infos[place]
-        self.batches.errors = result.errors
-        return self._told(result)
+        return absorb_parts(self._own_stream().receive(int(min_ready), timeout), self.batches, self._reporter)
 
     def _send(self, entry: Entry) -> None:
         if entry.rows:
@@ -111,22 +119,21 @@ class AsynchronousStepping(PoolHandle):
             stream.start()
         return stream
 
+    def stream_needs(self) -> StreamNeeds:
+        """Return what a stream is made of; not for users, who have `send` and `recv`."""
+        silence_s = max(self._timeouts.step_s, self._timeouts.reset_s)
+        return StreamNeeds(Target(self._endpoint, self.id), self.batches, self._reporter, self._channel, silence_s)
+
     def _make_stream(self, predecessor: ThreadedStream | None) -> ThreadedStream:
         # Imported when first used: a pool that only steps in batches needs no WebSocket.
-        from sandpool.stream.connect import Target
         from sandpool.stream.threaded import ThreadedStream
 
-        target = Target(self._endpoint, self.id)
-        silence_s = max(self._timeouts.step_s, self._timeouts.reset_s)
-        self._stream = ThreadedStream(target, self.n, self.batches.observations, self.batches.timing, silence_s, predecessor)
+        needs = self.stream_needs()
+        observations, timing = self.batches.observations, self.batches.timing
+        self._stream = ThreadedStream(needs.target, self.n, observations, timing, needs.silence_s, predecessor)
         weakref.finalize(self, self._stream.end)
         self._channel.guard = self._stream.refuse_batch
         return self._stream
-
-    def _told(self, result: ReceivedResult) -> ReceivedResult:
-        if result.errors:
-            self._reporter.report(result.errors, result)
-        return result
 
     def _let_go(self) -> bool:
         if self._stream is not None:

@@ -12,8 +12,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from sandpool.errors import NotReadyError, PoolBusyError, PoolClosedError
+from sandpool.pool.endpoint import Target
 from sandpool.pool.timing import Timing
-from sandpool.stream.connect import Target
 from sandpool.stream.connection import Receiver, Stream
 from sandpool.stream.entries import Entry
 from sandpool.stream.results import Observations, Part

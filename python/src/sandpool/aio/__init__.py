@@ -1,0 +1,1 @@
+"""Pools for asyncio: the same verbs awaited, and environments checked out one by one."""
