@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -93,7 +94,8 @@ def _text_of(space: Any) -> str:
         return f"{type(space).__name__}({', '.join(map(_text_of, parts))})"
     low, high = getattr(space, "low", None), getattr(space, "high", None)
     if low is None or high is None:
-        return repr(space)
+        # A default repr has the object's address, which says nothing of the space.
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(space))
     return f"{space!r} with bounds {hashlib.sha256(low.tobytes() + high.tobytes()).hexdigest()[:12]}"
 
 
