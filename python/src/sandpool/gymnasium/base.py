@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -27,6 +27,7 @@ from sandpool.pool.selection import Selection, select_rows
 from sandpool.pool.timing import Timing
 
 Space = gymnasium.Space[Any]
+V = TypeVar("V", bound="PoolVectorEnv")
 
 
 class PoolVectorEnv(VectorEnv):
@@ -135,12 +136,19 @@ class PoolVectorEnv(VectorEnv):
     def close_extras(self, timeout: float | None = None, terminate: bool = False, **_: Any) -> None:
         """End a pending call and close the pool, if it was made here."""
         pending = self._pending.name
-        if pending is not None and not terminate:
+        if pending is not None:
             logger.warn(f"Calling `close` while waiting for a pending call to `{pending}` to complete.")
-            with contextlib.suppress(Exception):
-                self._pending.wait(pending, timeout)
+            if not terminate:
+                with contextlib.suppress(Exception):
+                    self._pending.wait(pending, timeout)
         if self._owned:
             self.pool.close()
+
+    def __enter__(self: V) -> V:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __del__(self) -> None:
         # At the interpreter's end nobody is left to tell, and the pool's own finalizer closes it.
