@@ -8,11 +8,15 @@ from typing import Any
 
 from sandpool.aio.hub import Hub
 from sandpool.errors import InvalidValueError, RowsFailedError, SandpoolError
+from sandpool.pool.requests import encode_arguments
 from sandpool.pool.result import CallResult
+from sandpool.pool.rlpool import RLPool
+from sandpool.pool.selection import select_rows
 from sandpool.stream.entries import Entry, make_resets, make_steps
 from sandpool.stream.results import Part
 
 _Place = tuple[Part, int]
+RunBatch = Callable[[Callable[[RLPool], CallResult]], Awaitable[CallResult]]
 
 
 class AsyncEnv:
@@ -23,11 +27,11 @@ class AsyncEnv:
         info: info of the last reset or step; a failed row's has ``"sandpool_error"``.
     """
 
-    def __init__(self, hub: Hub, index: int, call: Callable[..., Awaitable[CallResult]]) -> None:
+    def __init__(self, hub: Hub, index: int, run_batch: RunBatch) -> None:
         self.index = index
         self.info: dict[str, Any] = {}
         self._hub = hub
-        self._call = call
+        self._run_batch = run_batch
         self._was_reset = False
         self._has_left = False
         self._awaited: asyncio.Future[_Place] | None = None
@@ -77,8 +81,10 @@ class AsyncEnv:
             RowsFailedError: the call failed.
         """
         self._check_held()
+        free = encode_arguments(args, kwargs)
+        # A failure is raised here, so nobody needs to be warned of it.
         async with self._hub.turns.between_sends():
-            result = await self._call(name, args, kwargs, [self.index], timeout)
+            result = await self._run_batch(lambda pool: pool.batches.call("call", name, select_rows([self.index], pool.n), timeout, free))
         if self.index in result.errors:
             message = f"call {name!r} of row {self.index} failed: {result.errors[self.index].get('message')}"
             raise RowsFailedError(message, errors=result.errors, result=result)

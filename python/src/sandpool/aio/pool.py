@@ -127,7 +127,7 @@ class AsyncRLPool(Described):
             )
         hub.wake()
         row = await hub.desk.take()
-        checked_out = AsyncEnv(hub, row, self.call)
+        checked_out = AsyncEnv(hub, row, self._batch)
         hub.owners.add(row, checked_out)
         try:
             yield checked_out

@@ -42,23 +42,28 @@ def _kind_of(entry: Entry, place: int) -> object:
 
 def _pack_group(group: list[Any], number: int, received: int) -> Outgoing:
     rows = [row for entry in group for row in entry.rows]
+    # Ascending, as every list of rows is that a pool makes.
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    rows = [rows[place] for place in order]
     if isinstance(group[0], Resets):
-        return Outgoing(number, group, rows, _pack_resets(group, rows, number, received), text=True)
+        return Outgoing(number, group, rows, _pack_resets(group, order, rows, number, received), text=True)
     if isinstance(group[0].actions, np.ndarray):
-        actions = group[0].actions if len(group) == 1 else np.concatenate([entry.actions for entry in group])
+        actions = group[0].actions if len(group) == 1 else np.concatenate([entry.actions for entry in group])[order]
         members = {"number": number, "op": "step", "where": rows, "received": received}
         return Outgoing(number, group, rows, b"".join(encode_message(members, "actions", actions)), text=False)
-    texts = b",".join(text for entry in group for text in entry.actions)
-    return Outgoing(number, group, rows, _head("step", rows, number, received) + b',"actions":[%b]}' % texts, text=True)
+    texts = [text for entry in group for text in entry.actions]
+    actions_text = b",".join([texts[place] for place in order])
+    return Outgoing(number, group, rows, _head("step", rows, number, received) + b',"actions":[%b]}' % actions_text, text=True)
 
 
-def _pack_resets(group: Sequence[Resets], rows: list[int], number: int, received: int) -> bytes:
+def _pack_resets(group: Sequence[Resets], order: list[int], rows: list[int], number: int, received: int) -> bytes:
     seed, options, hard = group[0].seed, group[0].options, group[0].hard
     if len(group) > 1:
-        seed = [item for entry in group for item in (entry.seed if isinstance(entry.seed, list) else [None] * len(entry.rows))]
-        options = [text for entry in group for text in _each(entry)]
-    texts = b"[%b]" % b",".join(options) if isinstance(options, list) else options
-    rest = b',"seed":%b,"options":%b,"hard":%b}' % (encode_json(seed), texts, b"true" if hard else b"false")
+        seeds = [item for entry in group for item in (entry.seed if isinstance(entry.seed, list) else [None] * len(entry.rows))]
+        texts = [text for entry in group for text in _each(entry)]
+        seed, options = [seeds[place] for place in order], [texts[place] for place in order]
+    options_text = b"[%b]" % b",".join(options) if isinstance(options, list) else options
+    rest = b',"seed":%b,"options":%b,"hard":%b}' % (encode_json(seed), options_text, b"true" if hard else b"false")
     return _head("reset", rows, number, received) + rest
 
 
