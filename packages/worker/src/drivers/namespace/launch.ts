@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { type FSWatcher, watch } from "node:fs";
+import { watch } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import type { Duplex, Readable } from "node:stream";
@@ -8,6 +8,8 @@ import type { ChannelEnds } from "../channel.ts";
 import { DriverError, type SandboxExit } from "../driver.ts";
 import { Tail } from "../tail.ts";
 import { type OciRuntime, readRuntimeLog, runtimeEnvironment } from "./runtime.ts";
+
+const pidPollMs = 100;
 
 export interface Launched {
   process: ChildProcess;
@@ -45,28 +47,42 @@ export function launch(runtime: OciRuntime, root: string, folder: string, id: st
 
 /** Resolves once the runtime has written the pid file, which it does when the first process runs. */
 export async function waitUntilStarted(launched: Launched, folder: string, signal: AbortSignal): Promise<number> {
-  let watcher: FSWatcher | undefined;
   const scope = new AbortController();
   try {
-    const written = new Promise<void>((resolve) => {
-      watcher = watch(folder, (_, name) => {
-        if (name === "pid") resolve();
-      });
-      watcher.on("error", () => undefined);
-    });
     const aborted = new Promise<never>((_, reject) => {
       const fail = (): void => reject(signal.reason);
       if (signal.aborted) fail();
       signal.addEventListener("abort", fail, { once: true, signal: scope.signal });
     });
-    const early = await Promise.race([written, aborted, launched.ended]);
-    const pid = Number(await readFile(`${folder}/pid`, "latin1").catch(() => "0"));
+    const early = await Promise.race([pidWritten(folder, scope.signal), aborted, launched.ended]);
+    const pid = await readPid(folder);
     if (pid > 0) return pid;
     throw await startFailure(launched, folder, early ?? null);
   } finally {
-    watcher?.close();
     scope.abort();
   }
+}
+
+/**
+ * The watch tells at once. It may begin after the file was written, or not at all when the host's watches are used up, so that the
+ * file is looked at as well.
+ */
+function pidWritten(folder: string, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const look = (): void => void readPid(folder).then((pid) => pid > 0 && resolve());
+    const timer = setInterval(look, pidPollMs);
+    signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+    try {
+      watch(folder, { signal }, look).on("error", () => undefined);
+    } catch {
+      // The timer is enough.
+    }
+    look();
+  });
+}
+
+async function readPid(folder: string): Promise<number> {
+  return Number(await readFile(`${folder}/pid`, "latin1").catch(() => "0"));
 }
 
 async function startFailure(launched: Launched, folder: string, exit: SandboxExit | null): Promise<DriverError> {
