@@ -163,6 +163,7 @@ def test_a_cancelled_step_gives_its_row_back_when_it_has_come(run: Run) -> None:
                 await e.step(93)
 
         task = asyncio.create_task(stuck())
+        # With one row there is one message for the reset and one for the step.
         await until(lambda: pool._opened.session.is_busy and pool._opened.session._number == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -216,3 +217,37 @@ def test_cancellation_at_any_moment_costs_no_row(run: Run) -> None:
         assert (await pool.step([1] * 4)).errors == {}
 
     run(test)
+
+
+def test_all_who_wait_are_told_that_the_pool_has_ended(run: Run) -> None:
+    async def test(pool: AsyncRLPool) -> None:
+        stepping: list[int] = []
+
+        async def one() -> None:
+            async with pool.env() as e:
+                await e.reset()
+                stepping.append(e.index)
+                await e.step(92)
+
+        tasks = [asyncio.create_task(one()) for _ in range(5)]
+        await until(lambda: len(stepping) == 2 and not pool._opened.session.has_waiting)
+        await asyncio.to_thread(sandpool.RLPool.attach(pool.id).close)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result) for result in results] == [sandpool.PoolLostError] * 5
+
+    run(test, n=2)
+
+
+def test_a_lost_row_is_reset_hard_by_whoever_gets_it_next(run: Run) -> None:
+    async def test(pool: AsyncRLPool) -> None:
+        before = (await pool.status(memory=False))["rows"][0]["pid"]
+        async with pool.env() as e:
+            await e.reset()
+            assert (await pool.status(memory=False))["rows"][0]["pid"] == before
+            # As if three replacements running had failed.
+            pool._opened.lost.add(e.index)
+            await e.reset()
+            assert pool._opened.lost == set()
+        assert (await pool.status(memory=False))["rows"][0]["pid"] != before
+
+    run(test, n=1)
