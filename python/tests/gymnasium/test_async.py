@@ -117,6 +117,12 @@ def test_close_with_terminate_does_not_wait_for_a_pending_step(make: Make) -> No
     assert envs.pool.closed
 
 
+def test_the_end_of_a_with_block_closes(own_server: dict) -> None:
+    with SandpoolVecEnv.from_gym("CartPole-v1", 1, **own_server) as envs:
+        assert envs.reset(seed=0)[0].shape == (1, 4)
+    assert envs.pool.closed
+
+
 def test_a_collected_environment_closes_its_pool(make: Make, own_server: dict) -> None:
     keeper = make("CartPole-v1", 1)
     envs = SandpoolVecEnv.from_gym("CartPole-v1", 1, **own_server)
