@@ -73,6 +73,7 @@ describe("on every route", () => {
       "POST /v1/pools/{id}/step",
       "POST /v1/pools/{id}/call",
       "GET /v1/pools/{id}/observations",
+      "GET /v1/pools/{id}/stream",
       "GET /v1/pools/{id}/logs",
       "POST /v1/pools/{id}/lease",
       "GET /v1/keys",

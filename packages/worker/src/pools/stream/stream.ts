@@ -10,6 +10,7 @@ import type { StreamConnection, StreamOptions, StreamRequest, StreamSink, Stream
 import { Dispatch } from "./dispatch.ts";
 import { encodeResult } from "./encode-result.ts";
 import { prepareWork } from "./prepare.ts";
+import { forgotten, otherEncoding, ownFault, taken, takenOver } from "./refusals.ts";
 import { type RowOut, RowsOut, type StreamOperation } from "./rows-out.ts";
 import { Session } from "./session.ts";
 
@@ -178,39 +179,4 @@ function summarise(ops: readonly StreamOperation[], result: ShardResult): Stream
 function asSandpoolError(error: unknown): SandpoolError {
   if (error instanceof SandpoolError) return error;
   throw error;
-}
-
-/** The number is used up, so the client has to hear of it; the cause goes up, to the log. */
-function ownFault(): SandpoolError {
-  return fail("internal", "The server met a fault of its own with this message; its log says which.");
-}
-
-function taken(out: number): Error {
-  return fail("pool_busy", `Another session has this pool's stream, with ${out} rows out.`, {
-    hint: "One session at a time: wait until the other one is disconnected and its rows are finished.",
-    details: { out },
-  });
-}
-
-function takenOver(): SandpoolError {
-  return fail("pool_busy", "The session was opened on another connection, which takes its place.", {
-    hint: "Give each client a session name of its own.",
-  });
-}
-
-function forgotten(received: number): Error {
-  return fail(
-    "pool_busy",
-    `The session is not there any more: another took its place, or it never had ${received} results.`,
-    {
-      hint: "Open a session with a new name; reset the rows whose results are missing.",
-      details: { received },
-    },
-  );
-}
-
-function otherEncoding(): Error {
-  return fail("invalid_request", "The session was opened with the other subprotocol; its results keep their form.", {
-    hint: "Open it again with the same subprotocol, or open one with a new name.",
-  });
 }
