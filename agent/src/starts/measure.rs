@@ -14,6 +14,9 @@ use serde_json::json;
 /// The pack whose identity and limits the probe has.
 const PROBE: usize = 0;
 
+/// A step that takes longer than this is not cheap, whatever it takes.
+const MEASURE_MS: u64 = 5_000;
+
 impl Shard {
     /// The way of starting is known: rows start, or the probe, or the worker has to choose.
     pub(crate) fn settle_packing(&mut self) {
@@ -113,7 +116,7 @@ impl Shard {
             return self.finish_probe(None, Some(format!("its {} failed: {what}", asked.op())));
         }
         if asked == Asked::Reset {
-            let deadline_ms = self.settings.deadlines_ms.reset + self.settings.deadlines_ms.step;
+            let deadline_ms = (self.settings.deadlines_ms.reset + self.settings.deadlines_ms.step).min(MEASURE_MS);
             let mut line = std::mem::take(&mut self.line);
             self.packs[number].deadline_us = crate::rows::row::NEVER;
             self.begin_line(number, &mut line);
