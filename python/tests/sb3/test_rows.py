@@ -150,6 +150,22 @@ def test_a_row_whose_replacement_is_late_stays_done_until_a_step_brings_its_firs
     assert step(rows, 1, 1, 1).obs[1, 1] == 1
 
 
+def test_rows_of_one_process_end_alone_when_they_raise_and_together_when_it_dies(make: Make) -> None:
+    pool, rows = make(envs_per_process=N)
+    assert pool.description["packing"]["processes"] == 1
+    reset(rows, 70)
+    stepped = step(rows, 1, 7, 1)
+    assert stepped.dones.tolist() == [False, True, False]
+    assert stepped.obs[:, 1].tolist() == [1, 0, 1]
+    assert stepped.infos[1]["terminal_observation"].tolist() == [71, 0]
+    stepped = step(rows, 1, 1, 9)
+    assert stepped.dones.tolist() == [True] * N
+    assert [info["sandpool_error"]["kind"] for info in stepped.infos] == ["crash"] * N
+    assert [info["terminal_observation"][1] for info in stepped.infos] == [1, 0, 1]
+    assert stepped.obs[:, 1].tolist() == [0] * N
+    assert step(rows, 1, 1, 1).obs[:, 1].tolist() == [1] * N
+
+
 def test_a_reset_that_fails_is_told_and_the_replacement_takes_its_place(make: Make) -> None:
     _, rows = make()
     started = rows.reset([50, 51, 52], [{}, {"exit": True}, {}])

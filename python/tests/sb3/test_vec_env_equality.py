@@ -77,6 +77,13 @@ def test_a_thousand_steps_equal_dummy_vec_envs_in_every_kind_of_space(open_vec_e
     assert assert_same_run(open_vec_env(fns), DummyVecEnv(fns), STEPS) > 100
 
 
+def test_rows_that_share_a_process_equal_dummy_vec_envs_too(open_vec_env: Open) -> None:
+    fns = [partial(Drawing, *SPACES["dict"]) for _ in range(N)]
+    ours = open_vec_env(fns, envs_per_process=2)
+    assert ours.pool.description["packing"]["processes"] == 2
+    assert assert_same_run(ours, DummyVecEnv(fns), 200) > 20
+
+
 def test_a_thousand_steps_of_cart_pole_equal_subproc_vec_envs_with_monitor(server: dict[str, str]) -> None:
     theirs = make_vec_env("CartPole-v1", N, vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"})
     with SB3VecEnv.from_gym("CartPole-v1", N, progress=False) as ours:
