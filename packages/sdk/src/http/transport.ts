@@ -40,10 +40,13 @@ const NOT_CONNECTED = new Set([
 ]);
 const SILENT = new Set(["UND_ERR_BODY_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT"]);
 
+/** For single requests: idle connections end after four seconds, whatever the server proposes. */
+const SHARED_CONNECTIONS = new Agent({ keepAliveTimeout: 4000, keepAliveMaxTimeout: 4000 });
+
 /** One server and one key; every request of the client goes through it. */
 export class Transport {
   readonly endpoint: Endpoint;
-  private readonly ownConnections: Agent | null;
+  private readonly connections: Agent;
   private localConnections: Agent | null;
 
   /**
@@ -53,7 +56,7 @@ export class Transport {
   constructor(endpoint: Endpoint, options: { dedicated?: boolean; socketPath?: string | null } = {}) {
     this.endpoint = endpoint;
     const { socketPath = null } = options;
-    this.ownConnections = options.dedicated || socketPath !== null ? new Agent() : null;
+    this.connections = options.dedicated || socketPath !== null ? new Agent() : SHARED_CONNECTIONS;
     this.localConnections =
       socketPath === null ? null : new Agent({ connect: { socketPath, timeout: LOCAL_CONNECT_TIMEOUT_MS } });
   }
@@ -113,8 +116,8 @@ export class Transport {
 
   /** Ends the connections that are this object's own. */
   close(): void {
-    for (const connections of [this.ownConnections, this.localConnections]) {
-      connections?.destroy().catch(() => undefined);
+    for (const connections of [this.connections, this.localConnections]) {
+      if (connections !== SHARED_CONNECTIONS) connections?.destroy().catch(() => undefined);
     }
   }
 
@@ -128,7 +131,6 @@ export class Transport {
     if (options.accept !== undefined) headers.accept = options.accept;
     if (options.body !== undefined) headers["content-type"] = options.contentType ?? "application/json";
     const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-    const connections = this.localConnections ?? this.ownConnections;
     // Redirects are not followed: one could carry the key to another host.
     const reply = await request(this.endpoint.url + path, {
       method: method as Dispatcher.HttpMethod,
@@ -137,7 +139,7 @@ export class Transport {
       signal: options.signal ?? null,
       headersTimeout: timeoutMs,
       bodyTimeout: timeoutMs,
-      ...(connections === null ? {} : { dispatcher: connections }),
+      dispatcher: this.localConnections ?? this.connections,
     });
     if (reply.statusCode >= 200 && reply.statusCode < 300) return await read(reply);
     throw errorFromWire(reply.statusCode, await readJsonOrNull(reply));

@@ -4,7 +4,7 @@ import type { Action } from "../pool/actions.ts";
 import type { RowError, RowReporter } from "../pool/rowErrors.ts";
 import { refuseUnknown } from "../pool/selection.ts";
 import type { Value, ValueObject } from "../values/types.ts";
-import { makeResets, makeSteps } from "./entries.ts";
+import { type Entry, makeResets, makeSteps } from "./entries.ts";
 import type { RowOutcome } from "./rowRequests.ts";
 import type { AsynchronousStepping } from "./stepping.ts";
 
@@ -67,7 +67,7 @@ export class Environment<Observation = Value> implements AsyncDisposable {
     const { seed = null, options = null, hard = false, signal } = choice;
     const entry = makeResets({ where: [this.row], seed: [seed], options: [options], hard }, this.#context.n);
     this.#refuseReleased();
-    const outcome = await this.#context.stepping.ask(entry, signal);
+    const outcome = await this.#ask(entry, signal);
     this.#wasReset = true;
     this.#context.onReset(this.row, outcome.info);
     const { observation, info, error } = outcome;
@@ -84,7 +84,7 @@ export class Environment<Observation = Value> implements AsyncDisposable {
       });
     }
     const entry = makeSteps([action], [this.row], this.#context.n, this.#context.actionSpace);
-    const { op: _, ...outcome }: RowOutcome = await this.#context.stepping.ask(entry, options.signal);
+    const { op: _, ...outcome }: RowOutcome = await this.#ask(entry, options.signal);
     return this.#report({ ...outcome, done: outcome.terminated || outcome.truncated });
   }
 
@@ -97,6 +97,17 @@ export class Environment<Observation = Value> implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.release();
+  }
+
+  async #ask(entry: Entry, signal: AbortSignal | undefined): Promise<RowOutcome> {
+    const { stepping } = this.#context;
+    signal?.throwIfAborted();
+    const draining = stepping.drain(this.row, signal);
+    if (draining !== null) {
+      await draining;
+      this.#refuseReleased();
+    }
+    return stepping.ask(entry, signal);
   }
 
   #report<Result extends RowReset>(result: Result): Result & { observation: Observation } {

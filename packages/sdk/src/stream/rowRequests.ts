@@ -42,16 +42,12 @@ export class RowRequests {
     }
   }
 
-  /** Waits for a result that nobody wants any more. Throws `pool_busy` when somebody does. */
-  async drain(row: number, signal: AbortSignal | undefined): Promise<void> {
-    const pending = this.#pending.get(row);
-    if (pending === undefined) return;
-    if (!pending.isAbandoned) {
-      throw new SandpoolError("pool_busy", `Row ${row} was asked before its last result was there.`, {
-        hint: "Await one call of an environment before the next.",
-      });
-    }
-    await waitFor(this.whenBack(row) ?? Promise.resolve(), { signal }, () => new Error());
+  /** Throws `pool_busy` when somebody still waits for the row's last result. */
+  refuseBusy(row: number): void {
+    if (this.#pending.get(row)?.isAbandoned !== false) return;
+    throw new SandpoolError("pool_busy", `Row ${row} was asked before its last result was there.`, {
+      hint: "Await one call of an environment before the next.",
+    });
   }
 
   /** Resolves when the row has answered, or never will; null if it was not asked. */

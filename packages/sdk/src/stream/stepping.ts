@@ -10,7 +10,7 @@ import { type Part, pickPlaces } from "./results.ts";
 import { type RowOutcome, RowRequests } from "./rowRequests.ts";
 import { Session } from "./session.ts";
 import { type Receiver, Stream } from "./stream.ts";
-import type { WaitLimits } from "./waiting.ts";
+import { type WaitLimits, waitFor } from "./waiting.ts";
 
 export interface SteppingOptions {
   poolId: string;
@@ -98,12 +98,20 @@ export class AsynchronousStepping implements Receiver {
     else void back.then(() => this.#free.release(row));
   }
 
-  /** Asks one row that is checked out, and waits for its result. */
-  async ask(entry: Entry, signal: AbortSignal | undefined): Promise<RowOutcome> {
+  /** Waits for the result of a checked out row that nobody wants any more; null if there is none to wait for. Throws `pool_busy` when somebody does want it. */
+  drain(row: number, signal: AbortSignal | undefined): Promise<void> | null {
+    this.#requests.refuseBusy(row);
+    const back = this.#requests.whenBack(row);
+    if (back === null) return null;
+    // After a failure that lost nothing: asking again is trying again.
+    this.#stream.wake();
+    return waitFor(back, { signal }, () => new Error());
+  }
+
+  /** Asks one row that is checked out and drained, and waits for its result. */
+  ask(entry: Entry, signal: AbortSignal | undefined): Promise<RowOutcome> {
     const row = entry.rows[0] as number;
-    signal?.throwIfAborted();
-    if (this.#session.isBusy) this.#stream.wake();
-    await this.#requests.drain(row, signal);
+    this.#requests.refuseBusy(row);
     this.#refuseDuringBatch();
     const outcome = this.#requests.await(row, signal);
     this.#session.put(entry);

@@ -7,6 +7,8 @@ export interface CuttingProxy {
   /** The next answer of the server is thrown away and its connection cut, as many times as said. */
   cutNextAnswers: (times: number) => void;
   cuts: () => number;
+  /** Every connection is cut now. */
+  cut: () => void;
   close: () => void;
 }
 
@@ -47,6 +49,10 @@ export async function startCuttingProxy(): Promise<CuttingProxy> {
       toCut = times;
     },
     cuts: () => done,
+    cut: () => {
+      done += 1;
+      for (const socket of sockets) socket.destroy();
+    },
     close: () => {
       for (const socket of sockets) socket.destroy();
       proxy.close();
