@@ -21,6 +21,7 @@ ENVIRONMENTS = ROOT / "bench" / "environments"
 class Server:
     url: str
     key: str
+    process_id: int
 
 
 @contextlib.contextmanager
@@ -56,5 +57,5 @@ def ready(process: subprocess.Popen[str], folder: Path) -> Server:
         if re.search(r"https?://\S+", line):
             credentials = json.loads((folder / "config/sandpool/credentials.json").read_text())
             os.environ["SANDPOOL_URL"], os.environ["SANDPOOL_API_KEY"] = credentials["url"], credentials["key"]
-            return Server(credentials["url"], credentials["key"])
+            return Server(credentials["url"], credentials["key"], process.pid)
     raise RuntimeError(f"the server ended with {process.wait()} before it was ready; run bin/sandpool doctor")

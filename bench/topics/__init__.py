@@ -1,12 +1,13 @@
 """One module a topic; each prints a table and returns its figures."""
 
-from bench.topics import asynchronous, frames, memory, packed, resets, roundtrip, start, steps, straggler, vectorized
+from bench.topics import asynchronous, frames, memory, node_cpu, packed, resets, roundtrip, start, steps, straggler, vectorized
 
 TOPICS = {
     "steps": steps.run,
     "packed": packed.run,
     "vectorized": vectorized.run,
     "frames": frames.run,
+    "node-cpu": node_cpu.run,
     "async": asynchronous.run,
     "start": start.run,
     "roundtrip": roundtrip.run,

@@ -54,7 +54,7 @@ export class FrameReader {
     this.#takeBody = takeBody;
   }
 
-  /** Where the next bytes belong: whoever reads some into its beginning hands just those to `push`, before the next call. Never empty. */
+  /** Where the next bytes belong: whoever reads some into its beginning says how many by `took`. Never empty. */
   space(): Buffer {
     const { body, filledBytes } = this.#unfinished ?? { body: this.#scratch, filledBytes: this.#filledBytes };
     return body.subarray(filledBytes);
@@ -62,15 +62,14 @@ export class FrameReader {
 
   push(chunk: Buffer): void {
     for (let at = 0; at < chunk.length; ) {
-      const space = this.space();
-      const isThere = chunk.buffer === space.buffer && chunk.byteOffset + at === space.byteOffset;
-      const bytes = isThere ? chunk.length - at : chunk.copy(space, 0, at);
+      const bytes = chunk.copy(this.space(), 0, at);
       at += bytes;
-      this.#took(bytes);
+      this.took(bytes);
     }
   }
 
-  #took(bytes: number): void {
+  /** That many bytes were read into the beginning of `space()`. */
+  took(bytes: number): void {
     const unfinished = this.#unfinished;
     if (unfinished === null) {
       this.#filledBytes += bytes;

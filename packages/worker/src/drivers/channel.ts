@@ -10,7 +10,9 @@ import type { Duplex } from "node:stream";
 export interface ByteSink {
   /** Memory for the next bytes; never empty. */
   space(): Buffer;
-  /** Bytes that came, in the memory that `space` gave or in any other. */
+  /** That many came, into the beginning of what `space` gave. */
+  took(bytes: number): void;
+  /** Bytes that came into other memory, which is not theirs to keep. */
   push(bytes: Buffer): void;
 }
 
@@ -78,9 +80,10 @@ function connectReading(path: string): Socket {
   const onread = {
     buffer: () => sink?.space() ?? scratch,
     callback: (bytes: number, memory: Uint8Array) => {
-      const chunk = (memory as Buffer).subarray(0, bytes);
-      if (sink === null) socket.push(Buffer.from(chunk));
-      else sink.push(chunk);
+      if (sink === null) socket.push(Buffer.from(scratch.subarray(0, bytes)));
+      // The read that was under way when the sink came.
+      else if (memory === scratch) sink.push(scratch.subarray(0, bytes));
+      else sink.took(bytes);
       return true;
     },
   };

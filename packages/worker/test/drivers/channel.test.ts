@@ -28,8 +28,12 @@ class Collected {
     return this.memory.subarray(this.filledBytes);
   }
 
+  took(bytes: number): void {
+    this.filledBytes += bytes;
+  }
+
   push(bytes: Buffer): void {
-    if (bytes.buffer !== this.memory.buffer) this.copied += bytes.copy(this.memory, this.filledBytes);
+    this.copied += bytes.copy(this.memory, this.filledBytes);
     this.filledBytes += bytes.length;
   }
 }

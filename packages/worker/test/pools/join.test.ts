@@ -1,9 +1,10 @@
+import { decodeBatch } from "@sandpool/protocol";
 import { expect, test } from "vitest";
 import { columnsOf } from "../../src/pools/batches/columns.ts";
 import { joinResults } from "../../src/pools/batches/join.ts";
 import { mergeResults } from "../../src/pools/batches/merge.ts";
 import type { ShardResult } from "../../src/pools/batches/result.ts";
-import { parseBinary, parseJson } from "../fixtures/pool.ts";
+import { bytesOf, parseBinary, parseJson } from "../fixtures/pool.ts";
 
 const layout = { kind: "array" as const, fields: [{ dtype: "<f8", shape: [2] }], tree: { field: 0 } };
 const columns = columnsOf("step", "binary", layout);
@@ -108,4 +109,34 @@ test("two answers for one shard's rows are merged in index order, in either enco
   const odd = { rows: [1], result: result(1, 90) };
   const { columns: read } = parseBinary(joinResults(1, "binary", columns, [mergeResults([even, odd], columns)], 0));
   expect(read).toMatchObject({ obs: [10, 11, 90, 91, 12, 13], rewards: [100, 900, 101] });
+});
+
+test("a large message has its large parts uncopied and the small ones between them in one chunk", () => {
+  const wide = columnsOf("step", "binary", {
+    kind: "array",
+    fields: [{ dtype: "|u1", shape: [40_000] }],
+    tree: { field: 0 },
+  });
+  const part = (fill: number): ShardResult => {
+    const { fragments, ...rest } = result(1, fill);
+    return { ...rest, fragments: [Buffer.alloc(40_000, fill), ...fragments.slice(1)] };
+  };
+  for (const seq of [1, 2, null]) {
+    const parts = [part(7), part(9)];
+    const batch = joinResults(seq, "binary", wide, parts, performance.now());
+    expect(batch.chunks.map((chunk) => parts.findIndex(({ fragments }) => fragments[0] === chunk))).toEqual([
+      -1, 0, 1, -1,
+    ]);
+    const { map, fields } = decodeBatch(bytesOf(batch));
+    expect(map).toMatchObject({ rows: 2, failed: [], ...(seq === null ? {} : { seq }) });
+    expect(fields.map(({ name, data }) => [name, data.length])).toEqual([
+      ["obs", 80_000],
+      ["rewards", 16],
+      ["terminated", 2],
+      ["truncated", 2],
+      ["infos", 2],
+    ]);
+    expect(fields[0]?.data.equals(Buffer.concat([Buffer.alloc(40_000, 7), Buffer.alloc(40_000, 9)]))).toBe(true);
+    expect(fields[1]?.data.readDoubleLE(8)).toBe(90);
+  }
 });
