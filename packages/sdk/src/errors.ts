@@ -10,7 +10,8 @@ export type ClientErrorCode =
   | "pool_busy"
   | "pool_closed"
   | "protocol_violation"
-  | "row_failed";
+  | "row_failed"
+  | "vectorized_unsupported";
 
 export interface SandpoolErrorOptions {
   hint?: string | undefined;

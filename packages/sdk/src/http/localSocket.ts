@@ -16,7 +16,10 @@ export function findLocalSocket(server: Endpoint, endpoint: PoolReply["endpoint"
   const path = endpoint?.socket;
   if (typeof path !== "string" || protocol !== "http:" || !LOOPBACK.has(hostname)) return null;
   if (endpoint?.url.replace(/\/+$/, "") !== server.url) return null;
-  const status = statSync(path, { throwIfNoEntry: false });
-  const owners = [0, process.geteuid?.()];
-  return status?.isSocket() && owners.includes(status.uid) ? path : null;
+  try {
+    const status = statSync(path);
+    return status.isSocket() && [0, process.geteuid?.()].includes(status.uid) ? path : null;
+  } catch {
+    return null;
+  }
 }

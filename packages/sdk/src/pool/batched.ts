@@ -155,6 +155,11 @@ export class BatchedPool<Observations = Value> extends PoolHandle {
    * raises leaves its environment as it is; the error is in `errors`.
    */
   async call(name: string, options: CallOptions = {}): Promise<CallResult> {
+    return this.told(await this.callUntold(name, options));
+  }
+
+  /** `call` without a word of its errors. */
+  protected async callUntold(name: string, options: CallOptions): Promise<CallResult> {
     refuseUnknown("call", options, ["args", "kwargs", "where", "timeoutSeconds", "signal"]);
     const { args = [], kwargs = {}, where = null, timeoutSeconds = null, signal } = options;
     checkDuration("timeoutSeconds", timeoutSeconds);
@@ -166,7 +171,7 @@ export class BatchedPool<Observations = Value> extends PoolHandle {
 
   /** Reads an attribute, through the wrappers. */
   async getAttr(name: string, where?: WhereOption): Promise<CallResult> {
-    return this.runCall("get", name, {}, readWhereOption("getAttr", where));
+    return this.told(await this.runCall("get", name, {}, readWhereOption("getAttr", where)));
   }
 
   /** Sets an attribute: one value for all rows, or with `perRow` a list with one item a selected row, or one a row. */
@@ -176,21 +181,21 @@ export class BatchedPool<Observations = Value> extends PoolHandle {
     where?: WhereOption<{ perRow?: boolean; signal?: AbortSignal }>,
   ): Promise<CallResult> {
     const { perRow = false, ...options } = readWhereOption("setAttr", where, ["perRow", "signal"]);
-    if (!perRow) return this.runCall("set", name, { values: encodeValue(value, "value") }, options);
+    if (!perRow) return this.told(await this.runCall("set", name, { values: encodeValue(value, "value") }, options));
     if (!Array.isArray(value)) throw new ArgumentError(`setAttr with perRow got ${describe(value)}; expected a list.`);
     const picked = pickRows("value", value, this.select(options.where), this.n);
     const values = picked.map((item, place) => encodeValue(item, `value[${place}]`));
-    return this.runCall("set", name, { values, per_row: true }, options);
+    return this.told(await this.runCall("set", name, { values, per_row: true }, options));
   }
 
   /** Whether each environment has an attribute: booleans. */
   async hasAttr(name: string, where?: WhereOption): Promise<CallResult> {
-    return this.runCall("has", name, {}, readWhereOption("hasAttr", where));
+    return this.told(await this.runCall("has", name, {}, readWhereOption("hasAttr", where)));
   }
 
   /** Whether each environment is wrapped by a class, named by its path such as `gymnasium.wrappers.TimeLimit`: booleans. */
   async isWrapped(classPath: string, where?: WhereOption): Promise<CallResult> {
-    return this.runCall("wrapped", classPath, {}, readWhereOption("isWrapped", where));
+    return this.told(await this.runCall("wrapped", classPath, {}, readWhereOption("isWrapped", where)));
   }
 
   protected override async letGo(): Promise<void> {
@@ -216,14 +221,13 @@ export class BatchedPool<Observations = Value> extends PoolHandle {
     }
     if (selection.count === 0) return { results: new Array<Value>(this.n).fill(null), errors: new Map() };
     const { timeout = null } = members as { timeout?: number | null };
-    const result = await this.batches.run({
+    return this.batches.run({
       operation: "call",
       encode: jsonRequest({ call, name, ...members, where: selection.rows }),
       absorb: (reply) => this.absorbCall(reply, selection),
       timeoutMs: this.timeouts.callMs(timeout),
       signal,
     });
-    return this.told(result);
   }
 
   private absorbReset(reply: BatchReply, selection: Selection): ResetResult<Observations> {

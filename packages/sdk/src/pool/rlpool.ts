@@ -1,5 +1,5 @@
 import type { PoolReply } from "@sandpool/protocol";
-import { ArgumentError } from "../errors.ts";
+import { ArgumentError, SandpoolError } from "../errors.ts";
 import { escapeControl } from "../escape.ts";
 import { discoverEndpoint } from "../http/credentials.ts";
 import { Transport } from "../http/transport.ts";
@@ -157,7 +157,8 @@ export class RLPool<Observations = Value> extends BatchedPool<Observations> {
    * independent of each other: each has an environment of its own for a while. Batches are refused meanwhile; `send` may use the
    * other rows.
    *
-   * Throws `NotReadyError` after `timeoutMs`, the signal's reason when it aborts, and `PoolEndedError`.
+   * Throws `NotReadyError` after `timeoutMs`, the signal's reason when it aborts, `vectorized_unsupported` where rows share a
+   * vectorised environment, and `PoolEndedError`.
    *
    * @example
    * const rollout = async (task: string) => {
@@ -171,6 +172,7 @@ export class RLPool<Observations = Value> extends BatchedPool<Observations> {
     refuseUnknown("env", limits, ["timeoutMs", "signal"]);
     checkDuration("timeoutMs", limits.timeoutMs);
     this.assertOpen();
+    if (this.description.vector !== null) throw noSingleRows(this.description.vector.class);
     const stepping = this.stepping();
     const row = await stepping.checkOut(limits);
     return new Environment<Observation>(row, {
@@ -178,6 +180,7 @@ export class RLPool<Observations = Value> extends BatchedPool<Observations> {
       onReset: (reset, info) => {
         this.resetInfos[reset] = info;
       },
+      call: (name, options) => this.callUntold(name, options),
     });
   }
 
@@ -193,6 +196,14 @@ export class RLPool<Observations = Value> extends BatchedPool<Observations> {
     });
     return this.#stepping;
   }
+}
+
+function noSingleRows(className: string): SandpoolError {
+  return new SandpoolError(
+    "vectorized_unsupported",
+    `env was called on a pool of ${className}, whose rows are stepped together; expected environments of their own.`,
+    { hint: "Use step, or send and recv with all rows of a process.", details: { class: className } },
+  );
 }
 
 function reporterOf({ errors = "rows", warn }: Pick<PoolOptions, "errors" | "warn">): RowReporter {

@@ -10,6 +10,7 @@ import { type Part, pickPlaces } from "./results.ts";
 import { type RowOutcome, RowRequests } from "./rowRequests.ts";
 import { Session } from "./session.ts";
 import { type Receiver, Stream } from "./stream.ts";
+import { Turns } from "./turns.ts";
 import { type WaitLimits, waitFor } from "./waiting.ts";
 
 export interface SteppingOptions {
@@ -34,6 +35,8 @@ export class AsynchronousStepping implements Receiver {
   readonly #stream: Stream;
   readonly #observations: Observations;
   readonly #batches: Batches;
+  readonly #turns = new Turns();
+  readonly #lost = new Set<number>();
 
   constructor({ poolId, n, endpoint, observations, timing, batches, silenceMs }: SteppingOptions) {
     this.#observations = observations;
@@ -98,6 +101,11 @@ export class AsynchronousStepping implements Receiver {
     else void back.then(() => this.#free.release(row));
   }
 
+  /** Throws `pool_busy` when somebody still waits for the row. */
+  refuseBusy(row: number): void {
+    this.#requests.refuseBusy(row);
+  }
+
   /** Waits for the result of a checked out row that nobody wants any more; null if there is none to wait for. Throws `pool_busy` when somebody does want it. */
   drain(row: number, signal: AbortSignal | undefined): Promise<void> | null {
     this.#requests.refuseBusy(row);
@@ -106,6 +114,21 @@ export class AsynchronousStepping implements Receiver {
     // After a failure that lost nothing: asking again is trying again.
     this.#stream.wake();
     return waitFor(back, { signal }, () => new Error());
+  }
+
+  /** Runs a batch between the rows' messages: waits until all that are out are back, and holds back what is asked meanwhile. */
+  callBetween<Result>(run: () => Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
+    return this.#turns.take(() => this.#session.isBusy, run, signal);
+  }
+
+  /** Waits for the end of a call of another environment; null if there is none. */
+  awaitTurn(signal: AbortSignal | undefined): Promise<void> | null {
+    return this.#turns.pass(signal);
+  }
+
+  /** Whether the row was lost when it was last heard of: only a hard reset brings it back. */
+  isLost(row: number): boolean {
+    return this.#lost.has(row);
   }
 
   /** Asks one row that is checked out and drained, and waits for its result. */
@@ -120,15 +143,21 @@ export class AsynchronousStepping implements Receiver {
   }
 
   deliver(part: Part): void {
+    for (const row of part.rows) {
+      if (part.errors.get(row)?.kind === "lost") this.#lost.add(row);
+      else this.#lost.delete(row);
+    }
     const others = this.#requests.take(part, this.#observations);
     if (others.length === part.rows.length) this.#inbox.add(part);
     else if (others.length > 0) this.#inbox.add(pickPlaces(part, others, this.#observations));
+    this.#turns.look();
   }
 
   refuse(rows: readonly number[], error: SandpoolError): void {
     const others = this.#requests.refuse(rows, error);
     if (others.length > 0) this.#inbox.refuse(others, error);
     this.#free.serve();
+    this.#turns.look();
   }
 
   fail(error: SandpoolError, isFinal: boolean): void {
@@ -136,6 +165,7 @@ export class AsynchronousStepping implements Receiver {
     this.#requests.fail(error, isFinal);
     if (this.#inbox.rows.size > 0) this.#inbox.fail(error, isFinal);
     if (isFinal) this.#free.fail(error);
+    this.#turns.fail(error);
   }
 
   /** Closes the connection; whoever waits gets `reason`. */
@@ -146,7 +176,7 @@ export class AsynchronousStepping implements Receiver {
 
   #refuseBatch(operation: string): void {
     const [out, held] = [this.#inbox.rows.size, this.#free.held.size];
-    if (out === 0 && held === 0 && !this.#session.isBusy) return;
+    if (this.#turns.isActing || (out === 0 && held === 0 && !this.#session.isBusy)) return;
     const reason = out > 0 || held === 0 ? `${out} rows are out` : `${held} environments are checked out`;
     throw new SandpoolError("pool_busy", `${operation} was called while ${reason}; expected none.`, {
       hint: "Take all results with recv and release all environments first: batches and the stream take turns.",
@@ -155,7 +185,7 @@ export class AsynchronousStepping implements Receiver {
   }
 
   #refuseDuringBatch(): void {
-    const { running } = this.#batches;
+    const running = this.#turns.isTaken ? "call" : this.#batches.running;
     if (running === null || running === "settle") return;
     throw new SandpoolError("pool_busy", `Rows were to be sent while ${running} of the same pool is not done.`, {
       hint: "Await the call first: batches and the stream take turns.",

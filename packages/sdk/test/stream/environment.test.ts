@@ -21,11 +21,11 @@ describe("environments that are checked out", { timeout: 60_000 }, () => {
       inUse += 1;
       most = Math.max(most, inUse);
       const { observation, info } = await env.reset({ seed: 100 + task, options: { task } });
-      expect([observation.toList(), info]).toEqual([[env.row, 0, 100 + task], { task }]);
+      expect([observation.toList(), info]).toEqual([[env.index, 0, 100 + task], { task }]);
       const seen: unknown[] = [];
       for (let step = 1; step <= 4; step += 1) {
         const result = await env.step(task % 2);
-        expect(result.observation.toList()).toEqual([env.row, step, 100 + task]);
+        expect(result.observation.toList()).toEqual([env.index, step, 100 + task]);
         seen.push(result.reward);
       }
       inUse -= 1;
@@ -65,26 +65,26 @@ describe("environments that are checked out", { timeout: 60_000 }, () => {
     await using env = await pool.env<NdArray>();
     await expect(pool.step([0, 0, 0])).rejects.toMatchObject({ code: "pool_busy", details: { checked_out: 1 } });
     expect(() => pool.send([0, 0, 0])).toThrow(/1 of the rows to be sent are out or checked out/);
-    const others = [0, 1, 2].filter((row) => row !== env.row);
+    const others = [0, 1, 2].filter((row) => row !== env.index);
     pool.send([1, 1], others);
     await env.reset({ seed: 1 });
     const step = env.step(0);
     const received = await pool.recv({ minReady: 2 });
     expect(received.index.toSorted()).toEqual(others);
-    expect((await step).observation.toList()).toEqual([env.row, 1, 1]);
+    expect((await step).observation.toList()).toEqual([env.index, 1, 1]);
     expect(pool.rowsOut).toEqual([]);
   });
 
   test("are reset before their first step, and not used after their release", async () => {
     await using pool = await makePool(server, "pacing", { n: 1 });
     const env = await pool.env();
-    await expect(env.step(0)).rejects.toThrow(/step was called on row 0 before its reset/);
+    await expect(env.step(0)).rejects.toThrow(/step was called on row 0 before a reset/);
     await env.reset();
     await env.step(0);
     env.release();
     await expect(env.step(0)).rejects.toThrow(/Row 0 was used after its release/);
     await using next = await pool.env();
-    await expect(next.step(0)).rejects.toThrow(/before its reset/);
+    await expect(next.step(0)).rejects.toThrow(/before a reset/);
   });
 
   test("have one call at a time; one that was given up ends before the next begins", async () => {
@@ -98,7 +98,10 @@ describe("environments that are checked out", { timeout: 60_000 }, () => {
     const given = env.step(SLOW, { signal: aborting.signal });
     setTimeout(() => aborting.abort(new Error("enough")), 20);
     await expect(given).rejects.toThrow("enough");
-    expect((await env.step(0)).observation.toList()).toEqual([0, 3, 1]);
+    await expect(env.step(0)).rejects.toThrow(/before a reset that came to its end/);
+    const reset = env.reset({ seed: 7 });
+    await expect(env.reset()).rejects.toMatchObject({ code: "pool_busy" });
+    expect((await reset).observation.toList()).toEqual([0, 0, 7]);
   });
 
   test("are free only when what they were asked has come", async () => {
@@ -115,6 +118,45 @@ describe("environments that are checked out", { timeout: 60_000 }, () => {
     });
     await using _ = await pool.env();
     expect(isDone).toBe(true);
+  });
+
+  test("call methods between the steps of all", async () => {
+    await using pool = await makePool(server, "pacing", { n: 3 });
+    const rollout = async (seed: number): Promise<unknown[]> => {
+      await using env = await pool.env<NdArray>();
+      await env.reset({ seed });
+      const seen: unknown[] = [];
+      for (let step = 0; step < 4; step += 1) {
+        await env.step(step === seed ? 2 : 0);
+        seen.push(await env.call("scaled", { args: [10], kwargs: { plus: seed } }));
+      }
+      return seen;
+    };
+    const seen = await Promise.all([0, 1, 2, 3, 4].map(rollout));
+    expect(seen).toEqual([0, 1, 2, 3, 4].map((seed) => [1, 2, 3, 4].map((steps) => 10 * steps + seed)));
+    await using env = await pool.env();
+    await expect(env.call("no_such_method")).rejects.toMatchObject({ code: "row_failed" });
+    expect(await env.call("scaled", { args: [0] })).toBe(0);
+    await expect(pool.call("scaled", { args: [1] })).rejects.toMatchObject({ code: "pool_busy" });
+  });
+
+  test("of a vectorised environment do not exist", async () => {
+    await using pool = await makePool(server, "vectorised", {
+      n: 2,
+      envsPerProcess: 2,
+      autoreset: "auto",
+      start: "spawn",
+    });
+    await expect(pool.env()).rejects.toMatchObject({ code: "vectorized_unsupported", details: { class: "Pair" } });
+    expect([pool.description.autoreset, pool.description.vector?.class]).toEqual(["next_step", "Pair"]);
+    pool.send([1, 2]);
+    const { index, rewards } = await pool.recv({ minReady: 2 });
+    expect(index.map((row, place) => [row, rewards[place]]).sort()).toEqual([
+      [0, 1],
+      [1, 2],
+    ]);
+    pool.send([1], [1]);
+    await expect(pool.recv()).rejects.toMatchObject({ code: "vectorized_unsupported" });
   });
 
   test("give failures as errors, or throw them", async () => {

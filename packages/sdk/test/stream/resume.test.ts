@@ -67,7 +67,7 @@ describe("a stream whose connection breaks", { timeout: 60_000 }, () => {
       await env.reset({ seed });
       for (let step = 1; step <= 10; step += 1) {
         if (step % 4 === 0) proxy.cut();
-        expect((await env.step(0)).observation.toList()).toEqual([env.row, step, seed]);
+        expect((await env.step(0)).observation.toList()).toEqual([env.index, step, seed]);
       }
     };
     await Promise.all([1, 2, 3].map(rollout));
@@ -103,7 +103,7 @@ describe("a stream whose connection breaks", { timeout: 60_000 }, () => {
     const pool = await makeThroughProxy(2);
     pool.sendReset({ seed: 1 });
     await pool.recv({ minReady: 2 });
-    pool.send([10, 10]);
+    pool.send([30, 30]);
     await expect(pool.recv({ timeoutMs: 100 })).rejects.toMatchObject({ code: "deadline_passed" });
     proxy.leadTo(9);
     proxy.cut();
@@ -126,7 +126,7 @@ describe("a stream that the server ends", { timeout: 60_000 }, () => {
   test("says why, and results that came before can still be taken", async () => {
     const pool = await makePool(server, "pacing", { n: 2 });
     pool.send([50, 0]);
-    await expect(pool.recv({ minReady: 2, timeoutMs: 300 })).rejects.toMatchObject({ code: "deadline_passed" });
+    await expect.poll(() => pool.timing.summary().batches).toBe(1);
     await new Sandpool({ url: server.url, apiKey: server.key }).closePool(pool.id);
     await expect(pool.recv({ minReady: 2 })).rejects.toMatchObject({
       name: "PoolEndedError",
