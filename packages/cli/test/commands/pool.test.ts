@@ -33,7 +33,9 @@ describe("pools in the terminal", { timeout: 60_000 }, () => {
     };
     expect(status.rows.map(({ row }) => row)).toEqual([0, 1]);
     expect(status.rows.every((row) => row.pss_bytes > 0)).toBe(true);
-    expect((await run("pool", "status", "hostile", "--memory")).stdout).toMatch(/ROW +STATE +PID/);
+    const { stdout } = await run("pool", "status", "hostile", "--memory");
+    expect(stdout).toMatch(/ROW +STATE +PID/);
+    expect(stdout).toMatch(/^packing +2 processes of 1 row$/m);
   });
 
   test("escape sequences that an environment prints or raises never reach the terminal", async () => {
