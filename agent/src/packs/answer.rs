@@ -1,15 +1,15 @@
 //! What an answer for several rows means for each of them.
 
 use crate::rows::error::{ErrorKind, ReportedError};
-use crate::rows::pack::Asked;
+use crate::rows::pack::{Asked, Life};
 use crate::shard::Shard;
 use crate::values::fault::{Fault, excerpt};
 use crate::values::packed::{self, PackedReply};
 use crate::values::reply::Member;
 
 impl Shard {
-    /// Takes a line of a process with several rows, and returns how many raw bytes it took; an error is the number
-    /// of raw bytes that have to be there first.
+    /// Takes a line of a process with several rows, or of the probe, and returns how many raw bytes it took; an error is
+    /// the number of raw bytes that have to be there first.
     pub(crate) fn take_packed_line(&mut self, number: usize, line: &[u8], after: &[u8]) -> Result<usize, usize> {
         let reply = match packed::scan(line) {
             Ok(reply) => reply,
@@ -24,7 +24,11 @@ impl Shard {
         if after.len() < reply.raw_bytes {
             return Err(reply.raw_bytes);
         }
-        self.packed_answer(number, &reply, &after[..reply.raw_bytes]);
+        if self.packs[number].life == Life::Probe {
+            self.probe_answered(number, &reply);
+        } else {
+            self.packed_answer(number, &reply, &after[..reply.raw_bytes]);
+        }
         Ok(reply.raw_bytes)
     }
 

@@ -229,7 +229,7 @@ impl Shard {
     fn take_early_line(&mut self, number: usize, pipes: bool, line: &[u8], after: &[u8]) -> Result<usize, usize> {
         match self.packs[number].life {
             Life::Starting => self.hello_answer(number, pipes, line),
-            Life::Probe => return self.take_probe_line(number, line, after),
+            Life::Probe => return self.take_packed_line(number, line, after),
             Life::Queued { .. } | Life::Lost | Life::Ready => {}
         }
         Ok(0)

@@ -8,7 +8,7 @@ use crate::rows::pack::{Asked, Life};
 use crate::shard::Shard;
 use crate::starts::creation::Phase;
 use crate::values::numbers;
-use crate::values::packed::{self, PackedReply};
+use crate::values::packed::PackedReply;
 use serde_json::json;
 
 /// The pack whose identity and limits the probe has.
@@ -87,28 +87,11 @@ impl Shard {
         self.line = line;
     }
 
-    /// A line of the probe; returns and errors as for any other.
-    pub(crate) fn take_probe_line(&mut self, number: usize, line: &[u8], after: &[u8]) -> Result<usize, usize> {
-        let reply = match packed::scan(line) {
-            Ok(reply) => reply,
-            Err(fault) => {
-                self.unacceptable_line(number, &fault, line);
-                return Ok(0);
-            }
-        };
-        if self.is_too_long(number, line.len(), reply.raw_bytes) {
-            return Ok(0);
+    /// The probe said something; only the answer to what it was asked counts.
+    pub(crate) fn probe_answered(&mut self, number: usize, reply: &PackedReply<'_>) {
+        if reply.id != Some(self.packs[number].last_id) {
+            return;
         }
-        if after.len() < reply.raw_bytes {
-            return Err(reply.raw_bytes);
-        }
-        if reply.id == Some(self.packs[number].last_id) {
-            self.probe_answered(number, &reply);
-        }
-        Ok(reply.raw_bytes)
-    }
-
-    fn probe_answered(&mut self, number: usize, reply: &PackedReply<'_>) {
         let asked = self.packs[number].asked;
         let errors = reply.errors.filter(|errors| errors.text != b"{}");
         if let Some(member) = reply.error.or(errors) {

@@ -100,119 +100,102 @@ fn block<'r>(field: &Field, count: usize, scanner: &mut Scanner<'_>, raw: &'r [u
 pub fn unstack(text: &[u8], raw: &[u8], count: usize, row: usize, out: &mut Vec<u8>) -> Result<bool, Fault> {
     let mut scanner = Scanner::new(text);
     scanner.skip_space();
-    let mut arrays = false;
-    part(&mut scanner, raw, count, row, out, &mut arrays)?;
-    Ok(arrays)
+    let mut part = Part { raw, count, row, out, arrays: false };
+    part.value(&mut scanner)?;
+    Ok(part.arrays)
 }
 
-fn part(
-    scanner: &mut Scanner<'_>,
-    raw: &[u8],
+/// One row that is taken out of a stacked value.
+struct Part<'a> {
+    raw: &'a [u8],
     count: usize,
     row: usize,
-    out: &mut Vec<u8>,
-    arrays: &mut bool,
-) -> Result<(), Fault> {
-    if scanner.peek() == b'[' {
-        return part_of_list(scanner, raw, count, row, out, arrays);
-    }
-    scanner.expect(b'{').map_err(|_| misfit(scanner, "observations stacked over the rows"))?;
-    scanner.skip_space();
-    out.push(b'{');
-    let mut closed = scanner.peek() == b'}';
-    let mut first = true;
-    while !closed {
-        let key = scanner.key()?;
-        if key == b"$nd" {
-            out.pop();
-            part_of_array(&Array::parse(scanner)?, raw, count, row, out, arrays)?;
-            scanner.skip_space();
-            return scanner.expect(b'}');
+    out: &'a mut Vec<u8>,
+    arrays: bool,
+}
+
+impl Part<'_> {
+    fn value(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+        if scanner.peek() == b'[' {
+            return self.list(scanner);
         }
-        out.extend_from_slice(if first { b"\"" } else { b",\"" });
-        out.extend_from_slice(key);
-        out.extend_from_slice(b"\":");
-        if key == b"$tuple" {
-            part_of_tuple(scanner, raw, count, row, out, arrays)?;
-        } else if key.starts_with(b"$") && !key.starts_with(b"$$") {
-            return Err(misfit(scanner, "arrays, dicts and tuples stacked over the rows"));
-        } else {
-            part(scanner, raw, count, row, out, arrays)?;
+        scanner.expect(b'{').map_err(|_| misfit(scanner, "observations stacked over the rows"))?;
+        scanner.skip_space();
+        self.out.push(b'{');
+        let mut closed = scanner.peek() == b'}';
+        let mut first = true;
+        while !closed {
+            let key = scanner.key()?;
+            if key == b"$nd" {
+                self.out.pop();
+                self.array(&Array::parse(scanner)?)?;
+                scanner.skip_space();
+                return scanner.expect(b'}');
+            }
+            self.out.extend_from_slice(if first { b"\"" } else { b",\"" });
+            self.out.extend_from_slice(key);
+            self.out.extend_from_slice(b"\":");
+            if key == b"$tuple" {
+                self.tuple(scanner)?;
+            } else if key.starts_with(b"$") && !key.starts_with(b"$$") {
+                return Err(misfit(scanner, "arrays, dicts and tuples stacked over the rows"));
+            } else {
+                self.value(scanner)?;
+            }
+            first = false;
+            closed = scanner.closes(b'}')?;
         }
-        first = false;
-        closed = scanner.closes(b'}')?;
-    }
-    if first {
-        scanner.at += 1;
-    }
-    out.push(b'}');
-    Ok(())
-}
-
-fn part_of_tuple(
-    scanner: &mut Scanner<'_>,
-    raw: &[u8],
-    count: usize,
-    row: usize,
-    out: &mut Vec<u8>,
-    arrays: &mut bool,
-) -> Result<(), Fault> {
-    scanner.expect(b'[')?;
-    scanner.skip_space();
-    out.push(b'[');
-    let mut closed = scanner.peek() == b']';
-    if closed {
-        scanner.at += 1;
-    }
-    while !closed {
-        part(scanner, raw, count, row, out, arrays)?;
-        closed = scanner.closes(b']')?;
-        if !closed {
-            out.push(b',');
+        if first {
+            scanner.at += 1;
         }
+        self.out.push(b'}');
+        Ok(())
     }
-    out.push(b']');
-    Ok(())
-}
 
-fn part_of_list(
-    scanner: &mut Scanner<'_>,
-    raw: &[u8],
-    count: usize,
-    row: usize,
-    out: &mut Vec<u8>,
-    arrays: &mut bool,
-) -> Result<(), Fault> {
-    let start = scanner.at;
-    scanner.value(1)?;
-    let text = &scanner.text[start..scanner.at];
-    let places = super::packed::list(text, count, "obs")?;
-    let item = super::packed::item(&text[places[row].clone()])?;
-    *arrays |= item.found.arrays;
-    rewrite(item.text, raw, Arrays::Tagged, out)
-}
-
-fn part_of_array(
-    array: &Array<'_>,
-    raw: &[u8],
-    count: usize,
-    row: usize,
-    out: &mut Vec<u8>,
-    arrays: &mut bool,
-) -> Result<(), Fault> {
-    let Some((&length, shape)) = array.shape().split_first().filter(|(length, _)| **length == count) else {
-        let shape = array.shape();
-        return Err(Fault::new(format!("an array of the shape {shape:?}, expected {count} rows, stacked")));
-    };
-    let bytes = array.bytes(raw)?;
-    let row_bytes = bytes.len() / length.max(1);
-    let bytes = &bytes[row * row_bytes..(row + 1) * row_bytes];
-    if shape.is_empty() && array.dtype.is_numeric() {
-        // A number of one row is a plain one, as a process of one row says it.
-        Element::read(array.dtype, bytes).write_json(out);
-        return Ok(());
+    fn tuple(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+        scanner.expect(b'[')?;
+        scanner.skip_space();
+        self.out.push(b'[');
+        let mut closed = scanner.peek() == b']';
+        if closed {
+            scanner.at += 1;
+        }
+        while !closed {
+            self.value(scanner)?;
+            closed = scanner.closes(b']')?;
+            if !closed {
+                self.out.push(b',');
+            }
+        }
+        self.out.push(b']');
+        Ok(())
     }
-    *arrays = true;
-    array.write_part(shape, bytes, out);
-    Ok(())
+
+    fn list(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+        let start = scanner.at;
+        scanner.value(1)?;
+        let text = &scanner.text[start..scanner.at];
+        let places = super::packed::list(text, self.count, "obs")?;
+        let item = super::packed::item(&text[places[self.row].clone()])?;
+        self.arrays |= item.found.arrays;
+        rewrite(item.text, self.raw, Arrays::Tagged, self.out)
+    }
+
+    fn array(&mut self, array: &Array<'_>) -> Result<(), Fault> {
+        let Some((&length, shape)) = array.shape().split_first().filter(|(length, _)| **length == self.count) else {
+            let shape = array.shape();
+            return Err(Fault::new(format!("an array of the shape {shape:?}, expected {} rows, stacked", self.count)));
+        };
+        let bytes = array.bytes(self.raw)?;
+        let row_bytes = bytes.len() / length.max(1);
+        let bytes = &bytes[self.row * row_bytes..(self.row + 1) * row_bytes];
+        if shape.is_empty() && array.dtype.is_numeric() {
+            // A number of one row is a plain one, as a process of one row says it.
+            Element::read(array.dtype, bytes).write_json(self.out);
+            return Ok(());
+        }
+        self.arrays = true;
+        array.write_part(shape, bytes, self.out);
+        Ok(())
+    }
 }
