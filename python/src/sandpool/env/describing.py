@@ -55,16 +55,20 @@ def space_kind(space: Any) -> str:
     return "Custom"
 
 
+def without_address(text: str) -> str:
+    """A default repr without the object's address, which says nothing of the object."""
+    import re
+
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
 def space_of(space: Any) -> Any:
     """The space as JSON-like values, None for None."""
     if space is None:
         return None
     kind = space_kind(space)
     if kind == "Custom":
-        import re
-
-        # A default repr has the object's address, which says nothing of the space.
-        return {"type": "Custom", "repr": re.sub(r" at 0x[0-9a-f]+", "", ascii(space))[:4000]}
+        return {"type": "Custom", "repr": without_address(ascii(space))[:4000]}
     return dict({"type": kind}, **_SPACES[kind](space))
 
 

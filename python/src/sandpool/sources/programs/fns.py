@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sandpool.env import serve
+from sandpool.env.describing import without_address
 
 FOLDER = Path(__file__).parent
 
@@ -94,8 +94,7 @@ def _text_of(space: Any) -> str:
         return f"{type(space).__name__}({', '.join(map(_text_of, parts))})"
     low, high = getattr(space, "low", None), getattr(space, "high", None)
     if low is None or high is None:
-        # A default repr has the object's address, which says nothing of the space.
-        return re.sub(r" at 0x[0-9a-f]+", "", repr(space))
+        return without_address(repr(space))
     return f"{space!r} with bounds {hashlib.sha256(low.tobytes() + high.tobytes()).hexdigest()[:12]}"
 
 
