@@ -113,7 +113,18 @@ def test_close_with_terminate_does_not_wait_for_a_pending_step(make: Make) -> No
     envs.reset()
     envs.step_async([3, 0])
     time.sleep(0.1)
-    envs.close(terminate=True)
+    with pytest.warns(UserWarning, match="pending call to `step`"):
+        envs.close(terminate=True)
+    assert envs.pool.closed
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_leaves_no_pool_open(make: Make) -> None:
+    envs = make("Faulty-v0", 2, envs_per_process=1, step_timeout=300)
+    envs.reset()
+    envs.step_async([3, 0])
+    with pytest.raises(UserWarning, match="pending call to `step`"):
+        envs.close(terminate=True)
     assert envs.pool.closed
 
 

@@ -135,14 +135,21 @@ class PoolVectorEnv(VectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False, **_: Any) -> None:
         """End a pending call and close the pool, if it was made here."""
+        try:
+            self._end_pending(timeout, terminate)
+        finally:
+            # Also where warnings are errors.
+            if self._owned:
+                self.pool.close()
+
+    def _end_pending(self, timeout: float | None, terminate: bool) -> None:
         pending = self._pending.name
-        if pending is not None:
-            logger.warn(f"Calling `close` while waiting for a pending call to `{pending}` to complete.")
-            if not terminate:
-                with contextlib.suppress(Exception):
-                    self._pending.wait(pending, timeout)
-        if self._owned:
-            self.pool.close()
+        if pending is None:
+            return
+        logger.warn(f"Calling `close` while waiting for a pending call to `{pending}` to complete.")
+        if not terminate:
+            with contextlib.suppress(Exception):
+                self._pending.wait(pending, timeout)
 
     def __enter__(self: V) -> V:
         return self
