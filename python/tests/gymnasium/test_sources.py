@@ -10,6 +10,8 @@ import gymnasium
 import numpy as np
 import pytest
 from assert_same import assert_same
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.wrappers import TimeLimit
 
 from conftest import BEFORE_1, FOLDER, Make, sync
 from sandpool import EnvironmentFailedError
@@ -86,7 +88,8 @@ def test_requirements_are_the_clients_own_versions_by_default(tmp_path: Path) ->
 
 def test_functions_are_rows(own_server: dict) -> None:
     options = {name: value for name, value in own_server.items() if name != "code"}
-    thunks = [lambda length=length: gymnasium.make("CartPole-v1", max_episode_steps=length) for length in (2, 3)]
+    # A class is imported with the functions, before the fork: a row's own /tmp may hide these packages.
+    thunks = [lambda length=length: TimeLimit(CartPoleEnv(), length) for length in (2, 3)]
     envs = SandpoolVecEnv.from_fns(thunks, **options)
     envs.reset(seed=0)
     assert [envs.step([0, 1])[3].tolist() for _ in range(3)] == [[False, False], [True, False], [False, True]]

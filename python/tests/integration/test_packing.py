@@ -17,7 +17,7 @@ gymnasium = pytest.importorskip("gymnasium")
 N = 6
 CARTPOLE = """
     import os
-    import gymnasium
+    import gymnasium.envs.classic_control.cartpole  # Before the fork: a row's own /tmp may hide these packages.
     from sandpool.env import serve
 
     class Faulty(gymnasium.Wrapper):
@@ -37,14 +37,14 @@ CARTPOLE = """
     serve(make=lambda index, config: Faulty(gymnasium.make("CartPole-v1"), index))
 """
 VECTOR = """
-    import gymnasium
+    import gymnasium.envs.classic_control.cartpole  # Before the fork: a row's own /tmp may hide these packages.
     from sandpool.env import serve
 
     serve(make_vec=lambda num_envs: gymnasium.make_vec("CartPole-v1", num_envs=num_envs, vectorization_mode="vector_entry_point"))
 """
 SLOW = """
     import time
-    import gymnasium
+    import gymnasium.envs.classic_control.cartpole  # Before the fork: a row's own /tmp may hide these packages.
     from sandpool.env import serve
 
     class Slow(gymnasium.Wrapper):
