@@ -7,17 +7,18 @@ const LIMIT_MS = 3_000;
 
 /**
  * Kills every process that came from `root`: its descendants, whoever is in the session it leads, and whoever carries its mark in
- * the environment, which a process that left both still has. Rounds go on until none is found, so that one that forks
- * meanwhile is met in the next.
+ * the environment, which a process that left both still has. Rounds go on until none is found twice running, so that one that
+ * forks meanwhile, or whose environment could not be read in the middle of an exec, is met in the next.
  * @param includeRoot whether `root` still runs and is ours to signal.
  * @returns pids still alive after three seconds.
  */
 export async function killDescendants(root: number, mark: string, includeRoot: boolean): Promise<number[]> {
   const deadline = performance.now() + LIMIT_MS;
   const known = new Map<number, string>();
-  for (;;) {
+  for (let emptyRounds = 0; ; ) {
     const alive = findDescendants(root, mark, known, includeRoot);
-    if (alive.length === 0) return [];
+    emptyRounds = alive.length === 0 ? emptyRounds + 1 : 0;
+    if (emptyRounds === 2) return [];
     // Stopped first: a parent that is killed last cannot start another child in between.
     for (const stat of alive) signal(stat, "SIGSTOP");
     for (const stat of findDescendants(root, mark, known, includeRoot)) signal(stat, "SIGKILL");
