@@ -29,7 +29,7 @@ describe.skipIf(!probe.available)("the life of a sandbox", { timeout: LIMIT_MS }
 
   test("the channel is descriptor 3, both ways", async () => {
     const sandbox = await host.driver.start(
-      specOf({ argv: ["/bin/sh", "-c", "read line <&3; echo got $line >&3"] }),
+      specOf({ argv: ["/bin/sh", "-c", "until read line <&3; do sleep 0.01; done; echo got $line >&3"] }),
       signal(),
     );
     sandbox.channel.write("hello\n");
@@ -68,7 +68,10 @@ describe.skipIf(!probe.available)("the life of a sandbox", { timeout: LIMIT_MS }
   });
 
   test("an id in use is refused and its sandbox goes on", async () => {
-    const first = await host.driver.start(specOf({ argv: ["/bin/sh", "-c", "read line <&3; exit 0"] }), signal());
+    const first = await host.driver.start(
+      specOf({ argv: ["/bin/sh", "-c", "until read line <&3; do sleep 0.01; done; exit 0"] }),
+      signal(),
+    );
     await expect(host.driver.start(specOf({ id: first.id }), signal())).rejects.toThrow(/is in use/);
     first.channel.write("\n");
     expect(await first.exited).toEqual({ code: 0, signal: null });
