@@ -192,6 +192,28 @@ class Child(Line):
         return self.log_path.read_text(errors="replace")
 
 
+class Copy(Line):
+    """A live copy of an environment, with a copy of its workspace, as the agent makes them; `mounts` are the three detached ones."""
+
+    def __init__(self, source: Child | Copy, index: int, folder: Path, mounts: tuple[int, ...] = (), **members: Any) -> None:
+        near, far = socket.socketpair()
+        self.log_path = folder / f"stderr-copy-{index}"
+        self.workspace = folder / f"ws-copy-{index}"
+        if not mounts:
+            subprocess.run(["cp", "-a", str(source.workspace), str(self.workspace)], check=True)
+        request = {"id": 200 + index, "op": "fork", "live": True, "index": index, "workspace": str(self.workspace), "uid": 0, "gid": 0}
+        request.update({"memory": None, "rlimits": {}, "isolated": bool(mounts), "branching": True, "reseed": None}, **members)
+        with self.log_path.open("wb") as stderr:
+            self.answer = source.ask(request, (far.fileno(), stderr.fileno(), *mounts))
+        far.close()
+        super().__init__(near, near)
+        first = self.read() if "error" not in self.answer else None
+        self.first: dict[str, Any] | None = None if first is None else json.loads(first)
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+
 def vendor(folder: Path) -> Path:
     """Put the helper beside an environment's code, as the clients do."""
     package = folder / "sandpool"

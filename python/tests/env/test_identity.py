@@ -5,6 +5,7 @@ Needs root, `unshare` and `setpriv`; SANDPOOL_REQUIRE_ROOT turns a skip into a f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -37,6 +38,12 @@ def _missing() -> str | None:
 
 @pytest.fixture
 def template(tmp_path: Path) -> Iterator[tuple[Program, Path]]:
+    with template_in(tmp_path, CODE) as started:
+        yield started
+
+
+@contextlib.contextmanager
+def template_in(tmp_path: Path, code: str) -> Iterator[tuple[Program, Path]]:
     """A template as the agent starts it, uid 1000 with three ambient capabilities, in a throwaway mount namespace."""
     missing = _missing()
     if missing:
@@ -47,7 +54,7 @@ def template(tmp_path: Path) -> Iterator[tuple[Program, Path]]:
         folder = Path(place)
         folder.chmod(0o755)
         vendor(folder)
-        (folder / "env.py").write_text(textwrap.dedent(CODE))
+        (folder / "env.py").write_text(textwrap.dedent(code))
         rows = folder / "ws"
         script = f"""
             mkdir -p /workspace {rows} && mount -t tmpfs -o mode=0755 none /workspace
@@ -60,8 +67,10 @@ def template(tmp_path: Path) -> Iterator[tuple[Program, Path]]:
                 --bounding-set=-all,+sys_admin,+setuid,+setgid {sys.executable} -u {folder}/env.py
         """
         program = Program(["unshare", "-m", "--propagation", "private", "sh", "-ec", script], log=tmp_path / "log")
-        yield program, folder
-        program.end()
+        try:
+            yield program, folder
+        finally:
+            program.end()
 
 
 def isolated(program: Program, folder: Path, tmp_path: Path, **members: Any) -> Child:

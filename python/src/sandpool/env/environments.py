@@ -6,6 +6,8 @@ import inspect
 import sys
 from typing import TYPE_CHECKING
 
+from sandpool.env.generators import reseed_np_random
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -22,11 +24,9 @@ class Environment:
         self.announced: Any = None  # the object whose spaces, metadata and render mode hello tells
         self.action_space: Any = None
 
-    def reseed(self, seed: int) -> None:
-        core = getattr(self.target, "unwrapped", self.target)
-        seeding = sys.modules.get("gymnasium.utils.seeding")
-        if seeding is not None and hasattr(core, "np_random"):
-            core.np_random = seeding.np_random(seed)[0]
+    def reseed(self, seed: int) -> list[str]:
+        """Give it a new random stream; returns the names of what was reseeded."""
+        return reseed_np_random(getattr(self.target, "unwrapped", self.target), seed)
 
 
 def environment_of(given: Any) -> Environment:

@@ -63,3 +63,22 @@ def refuse_fork(identity: Any, blockers: list[dict[str, Any]]) -> bytes:
         "blockers": blockers,
     }
     return json.dumps({"id": identity, "error": known}).encode() + b"\n"
+
+
+def refuse_copy(identity: Any, blockers: list[dict[str, Any]]) -> bytes:
+    """The answer of a live environment that a fork would not copy whole; it goes on."""
+    told = [{name: _without_surrogates_inside(value) for name, value in blocker.items()} for blocker in blockers]
+    known = {
+        "kind": "fork_unsupported",
+        "type": "RuntimeError",
+        "message": f"this environment cannot be copied: {json.dumps(told)}; end or close what is named before a copy",
+        "traceback": None,
+        "blockers": told,
+    }
+    return json.dumps({"id": identity, "error": known}).encode() + b"\n"
+
+
+def _without_surrogates_inside(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_surrogates_inside(item) for item in value]
+    return without_surrogates(value) if isinstance(value, str) else value

@@ -21,7 +21,12 @@ def flush_and_exit(status: int) -> NoReturn:
         os._exit(status)
 
 
-def flush_standard_streams() -> None:
+def flush_standard_streams(log: tuple[int, int] | None = None) -> None:
+    """Write what waits in them; with `log`, the device and inode of a file, only in those that lead there."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # the environment may have closed or replaced it
+            if log is not None:
+                status = os.fstat(stream.fileno())
+                if (status.st_dev, status.st_ino) != log:
+                    continue
             stream.flush()

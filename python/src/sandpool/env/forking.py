@@ -20,14 +20,19 @@ def fork_blockers(channel: Channel) -> list[dict[str, Any]]:
     blockers: list[dict[str, Any]] = []
     if not channel.is_socket:
         blockers.append({"reason": "the channel is not a unix socket; SANDPOOL_FD was not given"})
-    own = str(os.getpid())
-    threads = [number for number in os.listdir("/proc/self/task") if number != own]
+    threads = live_threads()
     if threads:
-        blockers.append({"threads": len(threads), "names": sorted({_read_name(f"/proc/self/task/{n}/comm") for n in threads})})
+        blockers.append({"threads": len(threads), "names": sorted({read_name(f"/proc/self/task/{n}/comm") for n in threads})})
     children = _child_programs()
     if children:
-        blockers.append({"children": len(children), "names": sorted({_read_name(f"/proc/{pid}/comm") for pid in children})})
+        blockers.append({"children": len(children), "names": sorted({read_name(f"/proc/{pid}/comm") for pid in children})})
     return blockers
+
+
+def live_threads() -> list[str]:
+    """The numbers of all threads but the first."""
+    own = str(os.getpid())
+    return [number for number in os.listdir("/proc/self/task") if number != own]
 
 
 def _child_programs() -> list[str]:
@@ -45,7 +50,7 @@ def _child_programs() -> list[str]:
     return children
 
 
-def _read_name(path: str) -> str:
+def read_name(path: str) -> str:
     try:
         with open(path, errors="replace") as file:
             return file.read().strip()
@@ -53,12 +58,13 @@ def _read_name(path: str) -> str:
         return "(gone)"
 
 
-def fork_orphan() -> int:
+def fork_orphan(log: tuple[int, int] | None = None) -> int:
     """Fork so that the child's parent is this process's own parent at once, which can then wait for it: 0 in the child, else its pid.
 
-    One raw clone does it (fork itself has no such flag); where the kernel or the machine refuses, two forks do.
+    One raw clone does it (fork itself has no such flag); where the kernel or the machine refuses, two forks do. Output that waits in
+    standard streams is written before, so that it is not written twice; with `log` only to that file, by its device and inode.
     """
-    flush_standard_streams()
+    flush_standard_streams(log)
     native = native_calls()
     number = CLONE_NUMBERS.get(os.uname().machine)
     if number is None or not native.can_clone:

@@ -9,10 +9,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from sandpool.env.channel import redirect_standard_streams
+from sandpool.env.folders import ISOLATED, home_in
 from sandpool.env.native import native_calls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+    from sandpool.env.native import Native
 
 
 def enter_identity(request: dict[str, Any], stderr: int) -> None:
@@ -22,21 +26,7 @@ def enter_identity(request: dict[str, Any], stderr: int) -> None:
     """
     workspace = request["workspace"]
     if request.get("isolated"):
-        native = native_calls()
-        if request.get("memory"):
-            with open(os.path.join(request["memory"], "cgroup.procs"), "w") as file:
-                file.write("0")
-        native.set_capabilities(effective=True, permitted=True)
-        os.setgroups([])
-        os.setresgid(request["gid"], request["gid"], request["gid"])
-        os.setresuid(request["uid"], request["uid"], request["uid"])
-        native.unshare_mounts()
-        for folder, target in (("workspace", "/workspace"), ("tmp", "/tmp"), ("shm", "/dev/shm")):
-            native.bind(os.path.join(workspace, folder), target)
-        native.detach(os.path.dirname(workspace))
-        native.set_capabilities(effective=False, permitted=bool(request.get("branching")))
-        _set_limits(request.get("rlimits") or {}, ("as", "nproc"))
-        native.set_dumpable()  # also gives back /proc/self, which changing ids took
+        become_user(request, lambda native: _bind_folders(native, workspace))
         home, temporary = "/workspace", "/tmp"
     else:
         _set_limits(request.get("rlimits") or {}, ("as",))  # processes are counted by user, and all share one here
@@ -51,10 +41,43 @@ def enter_identity(request: dict[str, Any], stderr: int) -> None:
     os.close(stderr)
 
 
-def home_in(workspace: str, folder: str = "workspace") -> str:
-    """A row's folder: inside what the agent made for it where nothing is mounted over /workspace, else that itself."""
-    inside = os.path.join(workspace, folder)
-    return inside if os.path.isdir(inside) else workspace
+def enter_copy(request: dict[str, Any], mounts: list[int]) -> None:
+    """Become a copy of a live environment: as above, with the folders that came as detached mounts; the rest stays as the source had it."""
+    if request.get("isolated"):
+        become_user(request, lambda native: _exchange_folders(native, mounts))
+    else:
+        _set_limits(request.get("rlimits") or {}, ("as",))
+    _raise_oom_score(request.get("oom_score_adj"))
+    os.setsid()
+
+
+def become_user(request: dict[str, Any], mount: Callable[[Native], None]) -> None:
+    native = native_calls()
+    if request.get("memory"):
+        with open(os.path.join(request["memory"], "cgroup.procs"), "w") as file:
+            file.write("0")
+    native.set_capabilities(effective=True, permitted=True)
+    os.setgroups([])
+    os.setresgid(request["gid"], request["gid"], request["gid"])
+    os.setresuid(request["uid"], request["uid"], request["uid"])
+    native.unshare_mounts()
+    mount(native)
+    native.set_capabilities(effective=False, permitted=bool(request.get("branching")))
+    _set_limits(request.get("rlimits") or {}, ("as", "nproc"))
+    native.set_dumpable()  # also gives back /proc/self, which changing ids took
+
+
+def _bind_folders(native: Native, workspace: str) -> None:
+    for folder, target in zip(("workspace", "tmp", "shm"), ISOLATED):
+        native.bind(os.path.join(workspace, folder), target)
+    native.detach(os.path.dirname(workspace))
+
+
+def _exchange_folders(native: Native, mounts: list[int]) -> None:
+    for target in ISOLATED:
+        native.detach(target)
+    for descriptor, target in zip(mounts, ISOLATED):
+        native.attach(descriptor, target)
 
 
 def _raise_oom_score(score: Any) -> None:

@@ -10,7 +10,10 @@ SIGCHLD = 17
 MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MNT_DETACH = 2, 4, 32, 4096, 2
 PR_SET_DUMPABLE, PR_GET_TID_ADDRESS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 4, 40, 47, 4
 CAPABILITY_VERSION_3 = 0x20080522
+MOVE_MOUNT, MOVE_MOUNT_F_EMPTY_PATH, AT_FDCWD = 429, 4, -100
+PROT_READ, PROT_WRITE, PROT_EXEC, MAP_SHARED, MAP_PRIVATE, MAP_FIXED = 1, 2, 4, 1, 2, 0x10
 CLONE_NUMBERS = {"x86_64": 56, "aarch64": 220}
+KCMP_NUMBERS = {"x86_64": 312, "aarch64": 272}
 
 
 class Native:
@@ -32,6 +35,10 @@ class Native:
         self.syscall.restype, self.syscall.argtypes = long, [long] * 6
         self.prctl = self.library.prctl
         self.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+        address, size = ctypes.c_void_p, ctypes.c_size_t
+        self.library.mmap.restype = address
+        self.library.mmap.argtypes = [address, size, ctypes.c_int, ctypes.c_int, ctypes.c_int, long]
+        self.library.mprotect.argtypes = [address, size, ctypes.c_int]
         self.library.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_void_p]
 
     def last_errno(self) -> int:
@@ -59,6 +66,28 @@ class Native:
         """Let go of the mount where the agent keeps all rows' quotas: held here too, they would outlive their rows."""
         if self.library.umount2(target.encode(), MNT_DETACH) != 0 and self.last_errno() != errno.EINVAL:
             raise OSError(self.last_errno(), f"umount {target}: {os.strerror(self.last_errno())}")
+
+    def attach(self, mount: int, target: str) -> None:
+        """Show a detached mount at a place."""
+        text = self.ctypes.create_string_buffer(target.encode())
+        empty = self.ctypes.create_string_buffer(b"")
+        places = (self.ctypes.addressof(empty), AT_FDCWD, self.ctypes.addressof(text))
+        self.check(self.syscall(MOVE_MOUNT, mount, *places, MOVE_MOUNT_F_EMPTY_PATH), f"move_mount to {target}")
+
+    def is_same_file(self, left: int, right: int) -> bool | None:
+        """Whether two descriptors lead to one open file description; None where the kernel does not say."""
+        number = KCMP_NUMBERS.get(os.uname().machine)
+        own = os.getpid()
+        order = self.syscall(number, own, own, 0, left, right) if number is not None else -1
+        return None if order < 0 else order == 0
+
+    def map_at(self, address: int, length: int, protection: int, flags: int, descriptor: int, offset: int) -> None:
+        """Put a file's pages where others are mapped now."""
+        found = self.library.mmap(address, length, protection, flags | MAP_FIXED, descriptor, offset)
+        self.check(0 if found == address else -1, f"mmap {length} bytes at {address:#x}")
+
+    def protect(self, address: int, length: int, protection: int) -> None:
+        self.check(self.library.mprotect(address, length, protection), f"mprotect {length} bytes at {address:#x}")
 
     def set_dumpable(self) -> None:
         self.check(self.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl(PR_SET_DUMPABLE)")

@@ -41,8 +41,8 @@ class Row:
         reply: bytes | list[Any] = getattr(self, operation)(identity, request, raw)
         return reply
 
-    def reseed(self, seed: int) -> None:
-        self.environment.reseed(seed)
+    def reseed(self, seed: int) -> list[str]:
+        return self.environment.reseed(seed)
 
     def close(self) -> None:
         if self.environment.close is not None:

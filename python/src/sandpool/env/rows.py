@@ -78,10 +78,12 @@ class Rows:
         self.steps[row] = made.step
         return made
 
-    def reseed(self, seed: int) -> None:
+    def reseed(self, seed: int) -> list[str]:
+        done: list[str] = []
         for row, environment in enumerate(self.environments):
             if environment is not None:
-                environment.reseed(seed + row)
+                done = environment.reseed(seed + row) or done
+        return done
 
     def close(self) -> None:
         """Close every environment; raises the last failure."""

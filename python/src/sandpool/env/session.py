@@ -14,9 +14,10 @@ from sandpool.env.decoding import decode
 from sandpool.env.describing import describe
 from sandpool.env.errors import error_line, kind_of, refuse_fork
 from sandpool.env.exiting import flush_and_exit
+from sandpool.env.folders import Folders, home_in
 from sandpool.env.forking import fork_blockers, fork_orphan
 from sandpool.env.generators import freshen_generators, import_generators, reseed_generators
-from sandpool.env.identity import enter_identity, home_in
+from sandpool.env.identity import enter_identity
 from sandpool.env.lines import BadLineError, parse_line
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Session:
         self.is_template = False
         self.shared: Environment | None = None
         self.config: Any = None
+        self.folders: Folders | None = None  # of a process that a helper forked
 
     def run(self, channel: Channel) -> NoReturn:
         self.channel = channel
@@ -77,7 +79,7 @@ class Session:
             os.chdir(home_in(workspace))  # a spawned program starts where its code is
         self.config = decode(request.get("config"), raw)
         served = self.served or self.begin(identity, request, raw)
-        return f'{{"id":{json.dumps(identity)},"ok":true,{served.describe(self.form.features)}}}\n'.encode()
+        return f'{{"id":{json.dumps(identity)},"ok":true,{served.describe(self.features)}}}\n'.encode()
 
     def hello_of_template(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         """Make what every environment shares, then stand still, ready to be forked."""
@@ -89,6 +91,8 @@ class Session:
             except Exception as error:
                 self.give_up(identity, error)
         import_generators()
+        import sandpool.env.live_fork  # noqa: F401  # here, so that its pages are shared
+
         blockers = fork_blockers(self.channel)
         if blockers:
             return refuse_fork(identity, blockers)
@@ -114,10 +118,14 @@ class Session:
 
     def fork(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         """Copy this process; the parent answers the request, the child says hello on its own channel."""
+        if request.get("live"):
+            from sandpool.env.live_fork import fork_live
+
+            return fork_live(self, identity, request)
         descriptors = self.channel.take_descriptors(2)
         if not self.is_template:
             close_all(descriptors)
-            return refuse_fork(identity, [{"reason": "this process is a running environment; only a template forks"}])
+            return refuse_fork(identity, [{"reason": "this process is a running environment, which forks live alone"}])
         if len(descriptors) != 2:
             close_all(descriptors)
             raise ValueError(f"fork came with {len(descriptors)} descriptors; expected 2: the child's channel and its stderr")
@@ -137,6 +145,7 @@ class Session:
             self.channel.close()
             self.channel = Channel(channel, channel)
             atexit._clear()  # what the template registered is not the child's to clean up
+            self.folders = Folders(request, stderr)
             enter_identity(request, stderr)
         except BaseException:
             os.dup2(stderr, 2)
@@ -149,18 +158,28 @@ class Session:
                 self.reseed(request["reseed"])
             if "config" in request:
                 self.config = decode(request["config"], raw)
-            known = self.begin(0, request, raw).describe(self.form.features)
+            known = self.begin(0, request, raw).describe(self.features)
             return f'{{"id":0,"ok":true,"index":{request["index"]},"pid":{os.getpid()},{known}}}\n'.encode()
         except BaseException:
             traceback.print_exc()
             flush_and_exit(1)
 
-    def reseed(self, seed: int) -> None:
-        reseed_generators(seed)
-        if self.shared is not None:
-            self.shared.reseed(seed)
+    def reseed(self, seed: int) -> list[str]:
+        """Give the process and its environment new random streams; returns the names of what was reseeded."""
+        done = reseed_generators(seed)
+        environment = self.served or self.shared
+        if environment is not None:
+            done += environment.reseed(seed)
         if self.form.reseed is not None:
             self.form.reseed(seed)
+            done.append("reseed")
+        return done
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What this process can do besides: `fork` means live."""
+        live = self.folders is not None and self.folders.branching
+        return (*(("fork",) if live else ()), *self.form.features)
 
     def close(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         reply = f'{{"id":{json.dumps(identity)},"ok":true}}\n'.encode()

@@ -130,8 +130,9 @@ class VectorRows:
         finally:
             self.alarm.running = False
 
-    def reseed(self, seed: int) -> None:
+    def reseed(self, seed: int) -> list[str]:
         """Nothing of Gymnasium's: a vectorised environment's streams are its own, so `serve(reseed=…)` is told."""
+        return []
 
     def close(self) -> None:
         for one in (self.environment, self.failed):
