@@ -1,18 +1,11 @@
 import { type Static, Type } from "typebox";
+import { Client, Index, Seed, Sequence } from "./batchMembers.ts";
 
-/** Batch numbers start at 1. */
-export const Sequence = Type.Integer({ minimum: 1, maximum: 0xffffffff });
-
-/** A text that a client chose for one pool object: two clients' requests are never taken for one that was repeated. */
-const Client = Type.String({ maxLength: 64 });
-
-const Index = Type.Integer({ minimum: 0, maximum: 0xffffffff });
+export { Sequence };
 
 /** Which rows: all (null), a mask of n booleans, or row indices, unique and in range. */
 export const Where = Type.Union([Type.Null(), Type.Array(Type.Boolean()), Type.Array(Index)]);
 export type Where = Static<typeof Where>;
-
-const Seed = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
 export const ResetRequest = Type.Object(
   {
@@ -72,7 +65,9 @@ export const BatchTiming = Type.Object({
 });
 export type BatchTiming = Static<typeof BatchTiming>;
 
-/** A batch reply in JSON. Reset has `obs` and `infos`; call has `results` and `infos`; observations have no `seq`. */
+/**
+ * A batch reply in JSON. Reset has `obs` and `infos`, fork and restore `reseeded` too; call has `results` and `infos`; observations have no `seq`.
+ */
 export const BatchReply = Type.Object({
   seq: Type.Optional(Sequence),
   obs: Type.Optional(Type.Array(Type.Unknown())),
@@ -82,6 +77,12 @@ export const BatchReply = Type.Object({
   results: Type.Optional(Type.Array(Type.Unknown())),
   infos: Type.Array(Type.Record(Type.String(), Type.Unknown())),
   failed: Type.Optional(Type.Array(Index)),
+  reseeded: Type.Optional(
+    Type.Array(Type.Union([Type.Array(Type.String()), Type.Null()]), {
+      description: "for each target in index order what was reseeded; null where that was not asked",
+    }),
+  ),
+  warnings: Type.Optional(Type.Array(Type.String())),
   timing: Type.Optional(BatchTiming),
 });
 export type BatchReply = Static<typeof BatchReply>;

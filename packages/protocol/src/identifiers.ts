@@ -7,7 +7,7 @@ const ID_LENGTH = 20;
 export const NAME_PATTERN = "^[a-z][a-z0-9-]{0,39}$";
 export const SHA256_PATTERN = "^[0-9a-f]{64}$";
 
-export type IdKind = "pool" | "key" | "op" | "req";
+export type IdKind = "pool" | "key" | "op" | "req" | "st";
 
 /** A new random id such as `pool_7m2k…`: 100 random bits, fixed length, never reused. */
 export function makeId(kind: IdKind): string {

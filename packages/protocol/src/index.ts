@@ -1,5 +1,6 @@
 export * from "./batch.ts";
 export * from "./batches.ts";
+export * from "./branches.ts";
 export * from "./capabilities.ts";
 export * from "./createPool.ts";
 export * from "./decodeStep.ts";

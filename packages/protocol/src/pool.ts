@@ -109,6 +109,7 @@ export const PoolMemory = Type.Object({
   environments_pss_bytes: Type.Integer({ description: "the sum over all rows" }),
   templates_pss_bytes: Type.Integer(),
   agents_pss_bytes: Type.Integer(),
+  states_pss_bytes: Type.Integer({ description: "the sum over all saved states" }),
 });
 export type PoolMemory = Static<typeof PoolMemory>;
 

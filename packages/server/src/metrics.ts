@@ -2,14 +2,20 @@ import type { BatchSummary } from "@sandpool/protocol";
 import type { StreamSummary } from "@sandpool/worker";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 
-export type BatchOperation = "step" | "reset" | "call" | "observations";
+export const BATCH_OPERATIONS = ["step", "reset", "call", "fork", "save", "restore", "observations"] as const;
+export type BatchOperation = (typeof BATCH_OPERATIONS)[number];
 
 const BATCH_BUCKETS_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+interface BatchCounters {
+  seconds: Histogram.Internal<"operation">;
+  rows: Counter.Internal;
+}
 
 /** Counts what the server did; labels come from fixed sets only, never from a client or a sandbox. */
 export class Metrics {
   readonly registry = new Registry();
-  readonly #batches: Record<BatchOperation, { seconds: Histogram.Internal<"operation">; rows: Counter.Internal }>;
+  readonly #batches: Record<BatchOperation, BatchCounters>;
   readonly #failures: Counter<"kind">;
   readonly #stragglers: Counter;
   readonly #errors: Counter<"code">;
@@ -33,7 +39,10 @@ export class Metrics {
       registers,
     });
     const of = (operation: BatchOperation) => ({ seconds: seconds.labels(operation), rows: rows.labels(operation) });
-    this.#batches = { step: of("step"), reset: of("reset"), call: of("call"), observations: of("observations") };
+    this.#batches = Object.fromEntries(BATCH_OPERATIONS.map((operation) => [operation, of(operation)])) as Record<
+      BatchOperation,
+      BatchCounters
+    >;
     this.#failures = new Counter({
       name: "sandpool_failures_total",
       help: "Failed rows",

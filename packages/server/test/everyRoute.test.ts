@@ -72,6 +72,11 @@ describe("on every route", () => {
       "POST /v1/pools/{id}/reset",
       "POST /v1/pools/{id}/step",
       "POST /v1/pools/{id}/call",
+      "POST /v1/pools/{id}/fork",
+      "POST /v1/pools/{id}/states",
+      "POST /v1/pools/{id}/restore",
+      "GET /v1/pools/{id}/states",
+      "DELETE /v1/pools/{id}/states",
       "GET /v1/pools/{id}/observations",
       "GET /v1/pools/{id}/stream",
       "GET /v1/pools/{id}/logs",
@@ -106,12 +111,16 @@ describe("on every route", () => {
       step: '{"seq":1,"actions":[]}',
       reset: '{"seq":1}',
       call: '{"seq":1,"name":"render"}',
+      fork: '{"seq":1,"pairs":[]}',
+      restore: '{"seq":1,"pairs":[]}',
       lease: "{}",
     };
     const owned = routes.filter((route) => route.template.includes("{") && route.method !== "PUT");
     expect(owned.length).toBeGreaterThan(8);
     const faults = await broken(owned, async (route) => {
-      const body = valid[route.template.split("/").at(-1) ?? ""];
+      const name = route.template.split("/").at(-1) ?? "";
+      const states: Record<string, string> = { POST: '{"seq":1}', DELETE: '{"states":null}' };
+      const body = name === "states" ? states[route.method] : valid[name];
       const query = route.template.endsWith("/logs") ? "?row=0" : "";
       const reply = await server.send({ ...route, path: route.path + query, key: otherKey, ...(body ? { body } : {}) });
       return reply.status === 404;

@@ -179,6 +179,33 @@ export class TestPool implements Pool {
     return this.#reply({ ...request, op: "call" }, encoding);
   }
 
+  async fork(request: Parameters<Pool["fork"]>[0], rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch> {
+    this.lastRaw = rawBody;
+    return this.#reply({ ...request, op: "fork" }, encoding);
+  }
+
+  async save(request: Parameters<Pool["save"]>[0], rawBody: Buffer): Promise<EncodedBatch> {
+    this.lastRaw = rawBody;
+    return this.#reply({ ...request, op: "save" }, "json");
+  }
+
+  async restore(
+    request: Parameters<Pool["restore"]>[0],
+    rawBody: Buffer,
+    encoding: BatchEncoding,
+  ): Promise<EncodedBatch> {
+    this.lastRaw = rawBody;
+    return this.#reply({ ...request, op: "restore" }, encoding);
+  }
+
+  async drop(ids: readonly string[] | null): Promise<string[]> {
+    return [...(ids ?? ["st_all"])];
+  }
+
+  async states({ memory }: { memory: boolean }) {
+    return { states: [], limits: { states: memory ? 1 : 0, bytes: 2 } };
+  }
+
   async observations(encoding: BatchEncoding): Promise<EncodedBatch> {
     const summary = { rows: this.n, stragglers: 1, failures: { timeout: 1, from_a_sandbox: 2 } };
     return { ...this.#reply({ op: "observations" }, encoding), summary };

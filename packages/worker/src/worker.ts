@@ -3,9 +3,13 @@ import type {
   CallRequest,
   Capabilities,
   CreatePoolRequest,
+  ForkRequest,
   PoolDescription,
   PoolStatus,
   ResetRequest,
+  RestoreRequest,
+  SaveRequest,
+  StateList,
 } from "@sandpool/protocol";
 import type { StreamConnection, StreamOptions, StreamSink } from "./pools/stream/contract.ts";
 
@@ -79,6 +83,16 @@ export interface Pool {
   step(input: StepInput, encoding: BatchEncoding): Promise<EncodedBatch>;
   reset(request: ResetRequest, rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch>;
   call(request: CallRequest, rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch>;
+  /** Makes target rows live copies of source rows. @throws `fork_unsupported`; then nothing has changed and the number is free */
+  fork(request: ForkRequest, rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch>;
+  /** Keeps copies of rows; the reply is always JSON. @throws `fork_unsupported`, `quota`, `agent_failed`; then nothing was kept and the number is free */
+  save(request: SaveRequest, rawBody: Buffer): Promise<EncodedBatch>;
+  /** Makes target rows live copies of saved states. @throws `state_not_found`, `state_lost`, `fork_unsupported`; then nothing has changed and the number is free */
+  restore(request: RestoreRequest, rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch>;
+  /** Ends saved states, null: all; gives the ids that were dropped. */
+  drop(ids: readonly string[] | null): Promise<string[]>;
+  /** Every saved state; `memory` samples what each has. */
+  states(options: { memory: boolean }): Promise<StateList>;
   observations(encoding: BatchEncoding): Promise<EncodedBatch>;
   logs(row: number): Promise<Buffer>;
   /**

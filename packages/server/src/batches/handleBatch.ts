@@ -6,7 +6,16 @@ import { readBody } from "../http/readBody.ts";
 import type { BatchOperation, Metrics } from "../metrics.ts";
 import type { ServerLimits } from "../options.ts";
 import type { PoolCatalog } from "../pools/catalog.ts";
-import { isBinaryBody, mediaType, parseCall, parseReset, parseStep } from "./requests.ts";
+import {
+  isBinaryBody,
+  mediaType,
+  parseCall,
+  parseFork,
+  parseReset,
+  parseRestore,
+  parseSave,
+  parseStep,
+} from "./requests.ts";
 
 const SMALL_REPLY_BYTES = 4_096;
 
@@ -29,7 +38,7 @@ export async function handleBatch(
   const encoding = request.headers.accept?.includes(BATCH_CONTENT_TYPE) ? "binary" : "json";
   const run = operation === "observations" ? observe : BODY_OPERATIONS[operation];
   const { batch, rows } = await run(context.limits, pool, request, encoding);
-  writeBatch(response, batch);
+  writeBatch(response, operation === "save" ? 201 : 200, batch);
   context.metrics.batch(operation, (performance.now() - startedMs) / 1000, rows, batch.summary);
 }
 
@@ -44,7 +53,7 @@ const observe: Run = async (_limits, pool, _request, encoding) => {
   return { batch: await pool.observations(encoding), rows: pool.n };
 };
 
-const BODY_OPERATIONS: Record<"step" | "reset" | "call", Run> = {
+const BODY_OPERATIONS: Record<Exclude<BatchOperation, "observations">, Run> = {
   step: async (limits, pool, request, encoding) => {
     const binary = isBinary(request);
     const body = await readBody(request, limits.stepBodyBytes, limits.bodyIdleMs);
@@ -60,6 +69,21 @@ const BODY_OPERATIONS: Record<"step" | "reset" | "call", Run> = {
     const body = await readJsonBody(limits, request);
     const parsed = parseCall(body, limits.jsonDepth);
     return { batch: await pool.call(parsed, body, encoding), rows: selectedRows(pool, parsed.where) };
+  },
+  fork: async (limits, pool, request, encoding) => {
+    const body = await readJsonBody(limits, request);
+    const parsed = parseFork(body, limits.jsonDepth);
+    return { batch: await pool.fork(parsed, body, encoding), rows: parsed.pairs.length };
+  },
+  save: async (limits, pool, request) => {
+    const body = await readJsonBody(limits, request);
+    const parsed = parseSave(body, limits.jsonDepth);
+    return { batch: await pool.save(parsed, body), rows: selectedRows(pool, parsed.where) };
+  },
+  restore: async (limits, pool, request, encoding) => {
+    const body = await readJsonBody(limits, request);
+    const parsed = parseRestore(body, limits.jsonDepth);
+    return { batch: await pool.restore(parsed, body, encoding), rows: parsed.pairs.length };
   },
 };
 
@@ -81,14 +105,18 @@ function selectedRows(pool: Pool, where: readonly boolean[] | readonly number[] 
  * Headers and body leave in one system call. A small reply goes as one latin1 text, byte for byte the same: Node joins
  * it with the headers into a plain write, which measured 5 us less than the vector of buffers a corked write makes.
  */
-function writeBatch(response: ServerResponse, { chunks, contentType, length, release }: EncodedBatch): void {
+function writeBatch(
+  response: ServerResponse,
+  status: number,
+  { chunks, contentType, length, release }: EncodedBatch,
+): void {
   if (response.destroyed) {
     release?.();
     return;
   }
   // After the last byte was written, or the connection broke: until then Node writes from the chunks' own memory.
   if (release !== undefined) response.once("close", release);
-  response.writeHead(200, { "Content-Type": contentType, "Content-Length": length });
+  response.writeHead(status, { "Content-Type": contentType, "Content-Length": length });
   if (length <= SMALL_REPLY_BYTES) {
     let text = "";
     for (const chunk of chunks) text += chunk.toString("latin1");

@@ -16,6 +16,12 @@ export function matchBatch(method: string, url: string): { operation: BatchOpera
       return method === "POST" ? { operation: "reset", idOrName } : null;
     case "call":
       return method === "POST" ? { operation: "call", idOrName } : null;
+    case "fork":
+      return method === "POST" ? { operation: "fork", idOrName } : null;
+    case "states":
+      return method === "POST" ? { operation: "save", idOrName } : null;
+    case "restore":
+      return method === "POST" ? { operation: "restore", idOrName } : null;
     case "observations":
       return method === "GET" ? { operation: "observations", idOrName } : null;
     default:

@@ -1,8 +1,11 @@
 import {
   CallRequest,
   decodeStepBatch,
+  ForkRequest,
   ResetRequest,
+  RestoreRequest,
   SandpoolError,
+  SaveRequest,
   StepRequest,
   type StepRequest as StepRequestType,
 } from "@sandpool/protocol";
@@ -15,6 +18,9 @@ import { parseJson } from "../http/parseJson.ts";
 const checkStep = Compile(StepRequest);
 const checkReset = Compile(ResetRequest);
 const checkCall = Compile(CallRequest);
+const checkFork = Compile(ForkRequest);
+const checkSave = Compile(SaveRequest);
+const checkRestore = Compile(RestoreRequest);
 
 /** A step from either encoding; `data` is a view of the body. */
 export function parseStep(body: Buffer, binary: boolean, maxDepth: number): StepInput {
@@ -33,6 +39,18 @@ export function parseReset(body: Buffer, maxDepth: number): ResetRequest {
 
 export function parseCall(body: Buffer, maxDepth: number): CallRequest {
   return checked(checkCall, parseJson(body, maxDepth));
+}
+
+export function parseFork(body: Buffer, maxDepth: number): ForkRequest {
+  return checked(checkFork, parseJson(body, maxDepth));
+}
+
+export function parseSave(body: Buffer, maxDepth: number): SaveRequest {
+  return checked(checkSave, parseJson(body, maxDepth));
+}
+
+export function parseRestore(body: Buffer, maxDepth: number): RestoreRequest {
+  return checked(checkRestore, parseJson(body, maxDepth));
 }
 
 /** A compiled schema. */

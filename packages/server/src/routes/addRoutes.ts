@@ -11,6 +11,7 @@ import { addPoolCreation } from "./createPool.ts";
 import { addKeyRoutes } from "./keys.ts";
 import { addMetaRoutes } from "./meta.ts";
 import { addPoolRoutes } from "./pools.ts";
+import { addStateRoutes } from "./states.ts";
 import { addStreamRoute } from "./stream.ts";
 
 export interface RouteContext extends RequestContext, EndpointContext {
@@ -27,6 +28,7 @@ export function addRoutes(app: App, context: RouteContext): void {
   addPoolCreation(app, context);
   addPoolRoutes(app, context);
   addBatchRoutes(app, context);
+  addStateRoutes(app, context);
   addStreamRoute(app, context);
   addKeyRoutes(app, context);
 }

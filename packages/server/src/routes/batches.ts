@@ -1,4 +1,14 @@
-import { BATCH_CONTENT_TYPE, BatchReply, CallRequest, ResetRequest, StepRequest } from "@sandpool/protocol";
+import {
+  BATCH_CONTENT_TYPE,
+  BatchReply,
+  CallRequest,
+  ForkRequest,
+  ResetRequest,
+  RestoreRequest,
+  SaveReply,
+  SaveRequest,
+  StepRequest,
+} from "@sandpool/protocol";
 import { type TSchema, Type } from "typebox";
 import { handleBatch } from "../batches/handleBatch.ts";
 import type { App } from "../http/app.ts";
@@ -20,6 +30,9 @@ export function addBatchRoutes(app: App, context: RouteContext): void {
     addOne(scope as App, context, "POST", "step", StepRequest);
     addOne(scope as App, context, "POST", "reset", ResetRequest);
     addOne(scope as App, context, "POST", "call", CallRequest);
+    addOne(scope as App, context, "POST", "fork", ForkRequest);
+    addOne(scope as App, context, "POST", "save", SaveRequest);
+    addOne(scope as App, context, "POST", "restore", RestoreRequest);
     addOne(scope as App, context, "GET", "observations");
   });
 }
@@ -31,16 +44,17 @@ function addOne(
   operation: BatchOperation,
   body?: TSchema,
 ): void {
+  const isSave = operation === "save";
   const consumes = operation === "step" ? ["application/json", BATCH_CONTENT_TYPE] : ["application/json"];
   app.route({
     method,
-    url: `/v1/pools/:id/${operation}`,
+    url: `/v1/pools/:id/${isSave ? "states" : operation}`,
     exposeHeadRoute: false,
     schema: {
       params: Params,
       ...(body ? { body, consumes } : {}),
-      produces: ["application/json", BATCH_CONTENT_TYPE],
-      response: { 200: BatchReply },
+      produces: isSave ? ["application/json"] : ["application/json", BATCH_CONTENT_TYPE],
+      response: isSave ? { 201: SaveReply } : { 200: BatchReply },
     },
     handler: async (request, reply) => {
       reply.hijack();

@@ -38,6 +38,7 @@ function limitsOf({ memoryBytes, processes, cpuShares, rowMemory }: SandboxSpec)
       ? {}
       : {
           "rowMemory.count": rowMemory.limitsBytes.length,
+          ...(rowMemory.statesBytes === undefined ? {} : { "rowMemory.statesBytes": rowMemory.statesBytes }),
           ...Object.fromEntries(
             rowMemory.limitsBytes.map((bytes, index) => [`rowMemory.limitsBytes[${index}]`, bytes]),
           ),

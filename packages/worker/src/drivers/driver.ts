@@ -44,6 +44,8 @@ export interface SandboxMount {
 export interface RowMemory {
   /** The limits of groups `e0 …`, one for each process that holds environments. */
   limitsBytes: readonly number[];
+  /** The limit of one more group, `states`, for the processes of all saved states; left out: no such group. */
+  statesBytes?: number;
   /** Group (inside) that may write each `cgroup.procs`; the agent's `template_uid`. Default 1000. */
   templateGid?: number;
 }
@@ -88,7 +90,7 @@ export interface Sandbox {
   readonly channel: Duplex;
   readonly isolated: boolean;
   readonly rowMemory: "cgroup" | "rlimit";
-  /** Path inside with `e0 …`; null without row groups. */
+  /** Path inside with `e0 …` and, where it was asked for, `states`; null without row groups. */
   readonly memoryDir: string | null;
   /** Raises the limits of groups `e0 …`, as many as there are figures. Does nothing without row groups. */
   raiseRowMemory(limitsBytes: readonly number[]): Promise<void>;

@@ -3,6 +3,7 @@ import type { AutoresetMode, Layout, Packing, Vector } from "@sandpool/protocol"
 import type { BatchEncoding } from "../worker.ts";
 import { type BatchOperation, type Column, columnsOf } from "./batches/columns.ts";
 import { Turn } from "./batches/turn.ts";
+import { States } from "./branching/states.ts";
 import type { CloseReason } from "./gone.ts";
 import type { PoolPlan } from "./plan.ts";
 import { type Selection, selectAll } from "./rows/select.ts";
@@ -27,6 +28,7 @@ export class PoolCore implements ShardHome {
   readonly autoreset: AutoresetMode;
   readonly turn = new Turn();
   readonly stream: PoolStream = new PoolStream(this);
+  readonly states = new States();
   readonly all: Selection;
   readonly abort = new AbortController();
   shards: readonly Shard[] = [];

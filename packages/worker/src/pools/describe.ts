@@ -1,6 +1,7 @@
 import type { PoolDescription } from "@sandpool/protocol";
 import type { PoolCore } from "./core.ts";
 import { leaseEnd } from "./lease.ts";
+import { stateBytesMax, statesMax } from "./plan.ts";
 import type { StartReport } from "./start.ts";
 
 export interface DescribedStart extends StartReport {
@@ -49,6 +50,8 @@ export function describePool(core: PoolCore, start: DescribedStart, state: PoolD
       workspace_bytes: plan.workspaceBytes,
       workspace_inodes: limits.workspaceInodes,
       processes: limits.processes,
+      states: statesMax,
+      states_bytes: stateBytesMax,
       step_timeout: request.step_timeout,
       reset_timeout: request.reset_timeout,
       start_timeout: request.start_timeout,

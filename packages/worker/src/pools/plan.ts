@@ -38,6 +38,13 @@ export const baseUid = 10_000;
 const agentMemoryBytes = 512 * 2 ** 20;
 const agentProcesses = 64;
 
+/** Saved states of one shard; the agents' uids are laid out for it. Contract: docs/internals/branching.md. */
+export const statesMax = 1024;
+/** What the states that are bytes may have together in one shard. The agents hold to it. */
+export const stateBytesMax = 2 ** 30;
+/** The largest workspace that is copied. */
+const copiedWorkspaceBytesMax = 2 ** 30;
+
 /**
  * The sandbox of one shard. `generation` counts its restarts, so that each sandbox has an id of its own. While the rows a process are not known
  * (null) each row has a memory group.
@@ -51,14 +58,20 @@ export function shardSpec(
   const { count } = plan.ranges[index] as RowRange;
   const rows =
     plan.probe.rowMemory === "cgroup"
-      ? { rowMemory: { limitsBytes: memoryGroups(plan, index, rowsPerProcess ?? 1), templateGid: templateUid } }
+      ? {
+          rowMemory: {
+            limitsBytes: memoryGroups(plan, index, rowsPerProcess ?? 1),
+            ...(plan.request.branching ? { statesBytes: shardMemoryBytes(plan, index) } : {}),
+            templateGid: templateUid,
+          },
+        }
       : {};
   return {
     id: `${plan.id.replaceAll("_", "-")}-s${index}-g${generation}`,
     mounts: plan.mounts,
     environ: {},
     memoryBytes: shardMemoryBytes(plan, index),
-    processes: count * plan.limits.processes + agentProcesses,
+    processes: count * plan.limits.processes + agentProcesses + (plan.request.branching ? statesMax : 0),
     network: "none",
     capabilities: "pool",
     rootImage: "host",
@@ -125,6 +138,9 @@ export function startHead(plan: PoolPlan, options: StartHeadOptions): Record<str
     in_flight: request.in_flight,
     first_reset: options.firstReset,
     branching: request.branching,
+    states: statesMax,
+    states_memory: request.branching && options.memoryDir !== null ? `${options.memoryDir}/states` : null,
+    branch_workspace_bytes: Math.min(plan.workspaceBytes, copiedWorkspaceBytesMax),
     max_message_bytes: limits.messageBytes,
     max_row_bytes: Math.min(limits.messageBytes, Math.floor(limits.replyBytes / request.n)),
     ...(plan.workspacesFolder === null ? {} : { workspaces: plan.workspacesFolder }),

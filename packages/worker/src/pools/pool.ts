@@ -1,5 +1,19 @@
-import type { CallRequest, PoolDescription, PoolStatus, ResetRequest } from "@sandpool/protocol";
+import type {
+  CallRequest,
+  ForkRequest,
+  PoolDescription,
+  PoolStatus,
+  ResetRequest,
+  RestoreRequest,
+  SaveRequest,
+  StateList,
+} from "@sandpool/protocol";
 import type { BatchEncoding, EncodedBatch, Pool, StepInput } from "../worker.ts";
+import { dropStates } from "./branching/drop.ts";
+import { forkPool } from "./branching/fork.ts";
+import { listStates } from "./branching/list.ts";
+import { restorePool } from "./branching/restore.ts";
+import { savePool } from "./branching/save.ts";
 import { callPool } from "./call.ts";
 import { closePool } from "./close.ts";
 import type { PoolCore } from "./core.ts";
@@ -61,6 +75,28 @@ export class LocalPool implements Pool {
 
   call(request: CallRequest, rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch> {
     return this.#batch(() => callPool(this.#core, request, rawBody, encoding));
+  }
+
+  fork(request: ForkRequest, rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch> {
+    return this.#batch(() => forkPool(this.#core, request, rawBody, encoding));
+  }
+
+  save(request: SaveRequest, rawBody: Buffer): Promise<EncodedBatch> {
+    return this.#batch(() => savePool(this.#core, request, rawBody));
+  }
+
+  restore(request: RestoreRequest, rawBody: Buffer, encoding: BatchEncoding): Promise<EncodedBatch> {
+    return this.#batch(() => restorePool(this.#core, request, rawBody, encoding));
+  }
+
+  async drop(ids: readonly string[] | null): Promise<string[]> {
+    this.#use();
+    return dropStates(this.#core, ids);
+  }
+
+  async states({ memory }: { memory: boolean }): Promise<StateList> {
+    this.#use();
+    return listStates(this.#core, memory);
   }
 
   observations(encoding: BatchEncoding): Promise<EncodedBatch> {

@@ -1,4 +1,5 @@
 import type { PoolCounters, PoolMemory, PoolStatus, RowStatus } from "@sandpool/protocol";
+import { readStateStatus } from "./branching/list.ts";
 import type { PoolCore } from "./core.ts";
 import { countProcesses } from "./packing/divide.ts";
 import { rowError } from "./shards/failure.ts";
@@ -7,7 +8,7 @@ import type { Shard } from "./shards/shard.ts";
 interface ShardStatus {
   rows: RowStatus[];
   counters: PoolCounters;
-  memory: { method: string; templates: number; agents: number } | null;
+  memory: { method: string; templates: number; agents: number; states: number } | null;
 }
 
 /** Every row's state and the pool's counters; with `memory` also the PSS, which the agents sample beside the step path. */
@@ -47,6 +48,7 @@ async function shardStatus(shard: Shard, memory: boolean): Promise<ShardStatus> 
           method: String(head.memory_method ?? "unknown"),
           templates: Number(head.template_pss_bytes ?? 0),
           agents: Number(head.agent_pss_bytes ?? 0),
+          states: readStateStatus(head.states).reduce((total, state) => total + (state.pss_bytes ?? 0), 0),
         }
       : null,
   };
@@ -86,5 +88,6 @@ function sumMemory(parts: readonly ShardStatus[], rows: readonly RowStatus[]): P
     environments_pss_bytes: rows.reduce((total, row) => total + (row.pss_bytes ?? 0), 0),
     templates_pss_bytes: sampled.reduce((total, part) => total + part.templates, 0),
     agents_pss_bytes: sampled.reduce((total, part) => total + part.agents, 0),
+    states_pss_bytes: sampled.reduce((total, part) => total + part.states, 0),
   };
 }

@@ -275,7 +275,13 @@ test("status, logs and observations are answered while a batch runs", async () =
   const running = pool.step(jsonActions(1, [1, 2]), "json");
   expect(await pool.status({ memory: true })).toMatchObject({
     counters: { late_replies: 1 },
-    memory: { method: "scripted", environments_pss_bytes: 2000, templates_pss_bytes: 5, agents_pss_bytes: 6 },
+    memory: {
+      method: "scripted",
+      environments_pss_bytes: 2000,
+      templates_pss_bytes: 5,
+      agents_pss_bytes: 6,
+      states_pss_bytes: 0,
+    },
   });
   expect((await pool.logs(1)).toString()).toBe("log of 1");
   expect(parseJson(await pool.observations("json")).obs).toEqual([

@@ -75,6 +75,7 @@ async function makeGroups({ spec, mode, folders, ids }: BundleInput): Promise<Sh
       ? null
       : {
           limitsBytes: rowMemory.limitsBytes,
+          statesBytes: rowMemory.statesBytes ?? null,
           ownerUid: ids.rootUid,
           enterGid: ids.hostGid(rowMemory.templateGid ?? 1000),
         },

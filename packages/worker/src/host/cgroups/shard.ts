@@ -8,6 +8,8 @@ import { makeGroup, writeControl } from "./write.ts";
 export interface RowGroups {
   /** One group for each. */
   limitsBytes: readonly number[];
+  /** Of the group `states`; null: none is made. */
+  statesBytes: number | null;
   /** Host ids of the sandbox's root and of the group that may enter. */
   ownerUid: number;
   enterGid: number;
@@ -19,7 +21,7 @@ export interface ShardGroups {
   path: string;
   /** Where the runtime puts the first process. */
   processPath: string;
-  /** Host folder with `e0 …`, null without row groups. */
+  /** Host folder with `e0 …` and `states`, null without row groups. */
   rowsFolder: string | null;
   /** Settles when the row groups are there. The folder is there before, so that a sandbox can start meanwhile. */
   rowsMade: Promise<void>;
@@ -115,8 +117,10 @@ async function makeRowsFolder(hierarchy: CgroupHierarchy, path: string, rows: Ro
 }
 
 async function makeRowGroups(hierarchy: CgroupHierarchy, folder: string, rows: RowGroups): Promise<void> {
-  await forEachLimited([...rows.limitsBytes.entries()], 8, async ([index, bytes]) => {
-    const group = `${folder}/e${index}`;
+  const groups: [name: string, bytes: number][] = rows.limitsBytes.map((bytes, index) => [`e${index}`, bytes]);
+  if (rows.statesBytes !== null) groups.push(["states", rows.statesBytes]);
+  await forEachLimited(groups, 8, async ([name, bytes]) => {
+    const group = `${folder}/${name}`;
     await makeGroup(group);
     await limitMemory(hierarchy.version, group, bytes);
     await handOver(group, rows);

@@ -11,7 +11,7 @@ export async function tryGroups(hierarchy: CgroupHierarchy, key: string): Promis
   const trial = `${key}-trial-${process.pid}`;
   const limits = { memoryBytes: 2 ** 26, processes: 8, cpuShares: 1024 };
   try {
-    const row = { limitsBytes: [2 ** 25], ownerUid: 0, enterGid: 0 };
+    const row = { limitsBytes: [2 ** 25], statesBytes: null, ownerUid: 0, enterGid: 0 };
     const groups = await makeShardGroups(hierarchy, trial, "sandbox", limits, row);
     await groups.rowsMade;
     return null;

@@ -27,6 +27,7 @@ export function joinBinary(
 function mapOf(seq: number | null, rows: number, tail: BatchTail): Record<string, unknown> {
   const map: Record<string, unknown> = { rows, failed: tail.failed, timing: tail.timing };
   if (seq !== null) map.seq = seq;
+  if (tail.reseeded !== undefined) map.reseeded = tail.reseeded;
   if (tail.warnings.length > 0) map.warnings = tail.warnings;
   return map;
 }

@@ -26,7 +26,10 @@ export function joinJson(
     text += "],";
   }
   const warnings = tail.warnings.length > 0 ? `"warnings":${JSON.stringify(tail.warnings)},` : "";
-  pieces.push(`${text}"failed":${JSON.stringify(tail.failed)},${warnings}"timing":${JSON.stringify(tail.timing)}}`);
+  const reseeded = tail.reseeded === undefined ? "" : `"reseeded":${JSON.stringify(tail.reseeded)},`;
+  pieces.push(
+    `${text}"failed":${JSON.stringify(tail.failed)},${reseeded}${warnings}"timing":${JSON.stringify(tail.timing)}}`,
+  );
   return { contentType: "application/json", ...gather(pieces) };
 }
 

@@ -11,6 +11,8 @@ export interface ShardResult {
   warnings: readonly string[];
   slowestMicroseconds: number;
   slowestRow: number | null;
+  /** Of a fork or restore, for each row: what was reseeded. */
+  reseeded?: readonly (readonly string[] | null)[];
   /** To be called once nobody will read the fragments any more. */
   release?: () => void;
 }
@@ -46,8 +48,17 @@ export function readShardResult(reply: AgentReply, columns: readonly Column[], r
     warnings: (head.warnings as string[] | undefined) ?? none,
     slowestMicroseconds: timing.slowest_us ?? 0,
     slowestRow: timing.slowest_row ?? null,
+    ...(head.reseeded === undefined ? {} : { reseeded: readReseeded(head.reseeded, rows) }),
     ...(reply.release === undefined ? {} : { release: reply.release }),
   };
+}
+
+function readReseeded(given: unknown, rows: number): (string[] | null)[] {
+  const lists: unknown[] = Array.isArray(given) ? given : [];
+  return Array.from({ length: rows }, (_, at) => {
+    const list = lists[at];
+    return Array.isArray(list) ? list.map(String) : null;
+  });
 }
 
 function outOfForm(head: Record<string, unknown>, columns: readonly Column[], rows: number): Error {

@@ -37,8 +37,14 @@ export function fromTemplate(
   rows: number,
   tail: BatchTail,
 ): PlacedMessage | null {
-  const { failed, warnings, timing } = tail;
-  if (failed.length > 0 || warnings.length > 0 || timing.stragglers.length > 0 || timing.slowest_row === null)
+  const { failed, warnings, timing, reseeded } = tail;
+  if (
+    reseeded !== undefined ||
+    failed.length > 0 ||
+    warnings.length > 0 ||
+    timing.stragglers.length > 0 ||
+    timing.slowest_row === null
+  )
     return null;
   const template = findTemplate(columns, fields, rows);
   if (template === null) return null;

@@ -1,4 +1,5 @@
 import type { Layout, Packing } from "@sandpool/protocol";
+import type { States } from "../branching/states.ts";
 import type { PoolPlan } from "../plan.ts";
 import { type RowRange, rowsIn } from "../rows/ranges.ts";
 import type { PoolStream } from "../stream/stream.ts";
@@ -15,6 +16,8 @@ export interface ShardHome {
   readonly seed: number;
   /** Takes the events of the shards' agents. */
   readonly stream: Pick<PoolStream, "receive">;
+  /** Is told of saved states that ended. */
+  readonly states: Pick<States, "receive" | "ended">;
   /** Aborted when the pool closes. */
   readonly closing: AbortSignal;
 }
@@ -65,7 +68,10 @@ export class Shard {
     this.#killedAs = null;
     this.#death = null;
     this.#adoptedAtMs = performance.now();
-    running.agent.onEvent = (head, body) => this.home.stream.receive(this, running, head, body);
+    running.agent.onEvent = (head, body) => {
+      this.home.stream.receive(this, running, head, body);
+      this.home.states.receive(running, head);
+    };
     this.dying = running.agent.ended.then(() => this.#died(running));
   }
 
@@ -104,6 +110,7 @@ export class Shard {
     // While the pool closes nobody asks why; what `kill` cannot clear away `close` reports.
     const failure = this.home.closing.aborted ? null : await this.death(running);
     this.failure = failure;
+    if (failure !== null) this.home.states.ended(running, failure);
     await running.sandbox.kill().catch(() => {});
     if (failure === null || this.home.closing.aborted) return;
     this.#shortLives = performance.now() - this.#adoptedAtMs < shortLifeMs ? this.#shortLives + 1 : 0;

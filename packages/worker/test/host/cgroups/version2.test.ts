@@ -23,6 +23,7 @@ describe("cgroup version 2, on a tree of plain files", () => {
       "/sandpool-k/s1/rows",
       "/sandpool-k/s1/rows/e0",
       "/sandpool-k/s1/rows/e1",
+      "/sandpool-k/s1/rows/states",
     ]) {
       group(path);
     }
@@ -45,6 +46,7 @@ describe("cgroup version 2, on a tree of plain files", () => {
     const limits = { memoryBytes: 123_456, processes: 77, cpuShares: 1024 };
     const groups = await makeShardGroups(hierarchy, "k", "s1", limits, {
       limitsBytes: [4096, 4096],
+      statesBytes: 8192,
       ownerUid: uid,
       enterGid: gid,
     });
@@ -64,8 +66,12 @@ describe("cgroup version 2, on a tree of plain files", () => {
     expect(read("/sandpool-k/s1/pids.max")).toBe("77");
     // 1 + floor((1024 - 2) * 9999 / 262142)
     expect(read("/sandpool-k/s1/cpu.weight")).toBe("39");
-    for (const row of ["e0", "e1"]) {
-      expect(read(`/sandpool-k/s1/rows/${row}/memory.max`)).toBe("4096");
+    for (const [row, bytes] of [
+      ["e0", "4096"],
+      ["e1", "4096"],
+      ["states", "8192"],
+    ]) {
+      expect(read(`/sandpool-k/s1/rows/${row}/memory.max`)).toBe(bytes);
       expect(statSync(`${root}/sandpool-k/s1/rows/${row}/cgroup.procs`).mode & 0o777).toBe(0o664);
     }
     // The nearest common ancestor of the agent's leaf and of every row.
