@@ -87,6 +87,35 @@ export class NotFoundError extends SandpoolError {}
 /** An environment failed while its pool was made (`environment_failed`); `details` has row, kind and stderr_tail. */
 export class EnvironmentError extends SandpoolError {}
 
+/** What could not be copied, and what stood in the way: `{"threads": 3, "names": ["openblas"]}`, in words `threads: 3 (openblas)`. */
+export interface UncopiedSource {
+  /** A row, or null where it was a saved state. */
+  row: number | null;
+  /** The id of a saved state, or null. */
+  state: string | null;
+  blockers: readonly Readonly<Record<string, unknown>>[];
+  /** Comes from the sandbox in part: escape it before a terminal. */
+  text: string;
+}
+
+/** Rows or states could not be copied, or the program of a new pool cannot be forked (`fork_unsupported`). Nothing has changed. */
+export class ForkUnsupportedError extends SandpoolError {
+  /** Empty where it is about a pool's program. */
+  get sources(): UncopiedSource[] {
+    const { sources } = this.details;
+    if (!Array.isArray(sources)) return [];
+    return sources.map((source: Partial<UncopiedSource>) => ({
+      row: source.row ?? null,
+      state: source.state ?? null,
+      blockers: source.blockers ?? [],
+      text: source.text ?? "",
+    }));
+  }
+}
+
+/** Saved states ended by themselves, or with their sandbox (`state_lost`); `details.states` has their ids. Nothing has changed. */
+export class StateLostError extends SandpoolError {}
+
 /** Builds the typed error of a server's `{"error": …}` body. */
 export function errorFromWire(status: number, body: unknown): SandpoolError {
   const error = (body as { error?: Record<string, unknown> } | null)?.error;
@@ -103,6 +132,8 @@ export function errorFromWire(status: number, body: unknown): SandpoolError {
   };
   if (error.code === "environment_failed") return new EnvironmentError(error.code, error.message, options);
   if (["pool_closed", "pool_lost"].includes(error.code)) return new PoolEndedError(error.code, error.message, options);
+  if (error.code === "fork_unsupported") return new ForkUnsupportedError(error.code, error.message, options);
+  if (error.code === "state_lost") return new StateLostError(error.code, error.message, options);
   if (status === 401) return new AuthenticationError(error.code, error.message, options);
   if (status === 404) return new NotFoundError(error.code, error.message, options);
   return new SandpoolError(error.code, error.message, options);

@@ -8,20 +8,26 @@ export {
   type ClientErrorCode,
   ConnectionError,
   EnvironmentError,
+  ForkUnsupportedError,
   NotFoundError,
   NotReadyError,
   PoolEndedError,
   SandpoolError,
+  StateLostError,
+  type UncopiedSource,
 } from "./errors.ts";
 export { escapeControl } from "./escape.ts";
 export { credentialsPath, discoverEndpoint, type Endpoint } from "./http/credentials.ts";
 export type { Action, ActionColumn, Actions } from "./pool/actions.ts";
 export type { CallOptions, ResetOptions } from "./pool/batched.ts";
+export type { ForkOptions, ForkResult, RestoreOptions } from "./pool/branched.ts";
 export type { PoolOptions, PoolProgress } from "./pool/options.ts";
+export type { Reseed } from "./pool/pairs.ts";
 export type { RowOptions, Seeds } from "./pool/requests.ts";
 export type { CallResult, ResetResult, RowErrors, StepResult } from "./pool/results.ts";
 export { type ConnectOptions, type ReceiveOptions, RLPool } from "./pool/rlpool.ts";
 export { type RowError, type RowErrorKind, RowsFailedError } from "./pool/rowErrors.ts";
+export type { SavedState } from "./pool/savedState.ts";
 export type { Where, WhereOption } from "./pool/selection.ts";
 export { type Percentiles, PoolTiming, percentiles, type TimingSummary } from "./pool/timing.ts";
 export type { ResetChoice } from "./stream/entries.ts";

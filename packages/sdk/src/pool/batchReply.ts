@@ -109,7 +109,8 @@ function readInfos(field: DecodedField | undefined): Map<number, ValueObject> {
   return new Map(Object.entries(infos).map(([row, info]) => [Number(row), asObject(info)]));
 }
 
-function readTiming(value: unknown): BatchTiming {
+/** The figures of a reply; NaN where it has none. */
+export function readTiming(value: unknown): BatchTiming {
   const timing = (value ?? {}) as Record<string, unknown>;
   return {
     workerMs: typeof timing.worker_ms === "number" ? timing.worker_ms : Number.NaN,

@@ -230,7 +230,7 @@ export class BatchedPool<Observations = Value> extends PoolHandle {
     });
   }
 
-  private absorbReset(reply: BatchReply, selection: Selection): ResetResult<Observations> {
+  protected absorbReset(reply: BatchReply, selection: Selection): ResetResult<Observations> {
     const observations = this.merge(reply, selection) as Observations;
     const infos = fullInfos(reply, this.n);
     const isSelected = new Set(selection.rows ?? infos.keys());
@@ -258,7 +258,7 @@ export class BatchedPool<Observations = Value> extends PoolHandle {
     return result as StepResult<Observations>;
   }
 
-  private select(where: Parameters<typeof selectRows>[0]): Selection {
+  protected select(where: Parameters<typeof selectRows>[0]): Selection {
     this.assertOpen();
     return selectRows(where, this.n);
   }

@@ -1,26 +1,38 @@
 import { randomUUID } from "node:crypto";
 import { ConnectionError, SandpoolError } from "../errors.ts";
-import type { Transport } from "../http/transport.ts";
+import type { Reply, Transport } from "../http/transport.ts";
 import { BATCH_ACCEPT, type BatchReply, readBatchReply } from "./batchReply.ts";
 import type { BatchBody, Encode } from "./requests.ts";
-import type { PoolTiming } from "./timing.ts";
+import type { BatchTiming, PoolTiming } from "./timing.ts";
 
-export type Operation = "reset" | "step" | "call";
+export type Operation = "reset" | "step" | "call" | "fork" | "save" | "restore";
 
-export interface Batch<Result> {
+/** Where an operation's request goes, if not to its own name. */
+const PLACES: Partial<Record<Operation, string>> = { save: "states" };
+
+interface BatchRequest {
   operation: Operation;
   encode: Encode;
-  /** Takes its reply in, also when it only arrives while the next batch is settled. */
-  absorb: (reply: BatchReply) => Result;
   /** How long the pool may take. */
   timeoutMs: number;
   signal?: AbortSignal | undefined;
 }
 
+/** `absorb` takes its reply in, also when it only arrives while the next batch is settled. */
+export type Batch<Result> = BatchRequest &
+  ({ absorb: (reply: BatchReply) => Result } | { readJson: (reply: Reply) => Promise<Received<Result>> });
+
+/** A reply that was read whole, to be taken in once it is known to be the batch's. */
+export interface Received<Result> {
+  timing: BatchTiming;
+  absorb: () => Result;
+}
+
 /** A numbered request, kept until it is known whether the pool has executed it. */
 interface UnsettledBatch extends BatchBody {
   operation: Operation;
-  absorb: (reply: BatchReply) => unknown;
+  accept: string;
+  read: (reply: Reply) => Promise<Received<unknown>>;
   timeoutMs: number;
 }
 
@@ -55,15 +67,15 @@ export class Batches {
   }
 
   /** Sends one batch and gives what `absorb` makes of its reply. */
-  async run<Result>({ encode, signal, ...batch }: Batch<Result>): Promise<Result> {
-    const { operation } = batch;
+  async run<Result>(batch: Batch<Result>): Promise<Result> {
+    const { operation, encode, timeoutMs, signal } = batch;
     this.refuseWhileRunning(operation);
     this.guard(operation);
     signal?.throwIfAborted();
     return this.exclusively(operation, async () => {
       await this.settleUnsettled(signal);
       const body = encode({ seq: this.nextSeq, client: this.client });
-      return (await this.send({ ...batch, ...body }, signal)) as Result;
+      return (await this.send({ operation, ...reading(batch), timeoutMs, ...body }, signal)) as Result;
     });
   }
 
@@ -95,32 +107,32 @@ export class Batches {
 
   private async send(batch: UnsettledBatch, signal: AbortSignal | undefined): Promise<unknown> {
     const began = performance.now();
-    const { body, contentType, timeoutMs, operation } = batch;
+    const { body, contentType, accept, read, timeoutMs, operation } = batch;
     const repeated = this.unsettled !== null;
     this.unsettled = batch;
-    let reply: BatchReply;
+    let reply: Received<unknown>;
     try {
       reply = await this.transport.send(
         "POST",
-        `${this.path}/${operation}`,
+        `${this.path}/${PLACES[operation] ?? operation}`,
         {
-          ...{ body, contentType, timeoutMs, signal, repeated, accept: BATCH_ACCEPT },
+          ...{ body, contentType, timeoutMs, signal, repeated, accept },
           ...{ retries: CONNECTION_RETRIES, busyCodes: ["pool_busy"] },
         },
-        readBatchReply,
+        read,
       );
     } catch (error) {
-      this.learnFrom(error, repeated);
+      this.learnFrom(error, operation, repeated);
       throw error;
     }
     this.nextSeq += 1;
     this.unsettled = null;
     this.timing.record(reply.timing, performance.now() - began);
-    return batch.absorb(reply);
+    return reply.absorb();
   }
 
   /** A 4xx refused the batch before it ran, and what never reached the server did not run; after anything else it may have run. */
-  private learnFrom(error: unknown, repeated: boolean): void {
+  private learnFrom(error: unknown, operation: Operation, repeated: boolean): void {
     if (!(error instanceof SandpoolError)) return;
     if (error instanceof ConnectionError) {
       if (!error.mayHaveArrived && !repeated) this.unsettled = null;
@@ -128,7 +140,8 @@ export class Batches {
     }
     const { expected } = error.details;
     if (error.code === "pool_sequence" && typeof expected === "number") this.nextSeq = expected;
-    if (error.status !== undefined && error.status < 500) this.unsettled = null;
+    const keptNothing = operation === "save" && error.code === "agent_failed";
+    if (error.status !== undefined && (error.status < 500 || keptNothing)) this.unsettled = null;
   }
 
   private refuseWhileRunning(operation: string): void {
@@ -141,4 +154,13 @@ export class Batches {
       },
     );
   }
+}
+
+function reading<Result>(batch: Batch<Result>): Pick<UnsettledBatch, "accept" | "read"> {
+  if ("readJson" in batch) return { accept: "application/json", read: batch.readJson };
+  const read = async (message: Reply): Promise<Received<Result>> => {
+    const reply = await readBatchReply(message);
+    return { timing: reply.timing, absorb: () => batch.absorb(reply) };
+  };
+  return { accept: BATCH_ACCEPT, read };
 }

@@ -16,7 +16,7 @@ export class PoolHandle implements AsyncDisposable {
   /** As the server described the pool when it was made or attached: spaces, layout, packing, vector, start, limits. */
   readonly description: PoolReply;
   protected readonly path: string;
-  private readonly server: Transport;
+  protected readonly server: Transport;
   private readonly lease: LeaseKeeper;
   private readonly attached: boolean;
   private state: "open" | "closed" | "detached" = "open";

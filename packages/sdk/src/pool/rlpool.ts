@@ -11,8 +11,8 @@ import type { WaitLimits } from "../stream/waiting.ts";
 import { describe } from "../values/describe.ts";
 import type { Value, ValueObject } from "../values/types.ts";
 import type { Actions } from "./actions.ts";
-import { BatchedPool } from "./batched.ts";
 import { BATCH_ACCEPT, type BatchReply, readBatchReply } from "./batchReply.ts";
+import { BranchedPool } from "./branched.ts";
 import { createPool } from "./create.ts";
 import { readDescription } from "./description.ts";
 import type { PoolOptions } from "./options.ts";
@@ -49,7 +49,7 @@ export interface ReceiveOptions {
  * await pool.reset({ seed: 1 });
  * const { observations, rewards, dones } = await pool.step(new Int32Array(64));
  */
-export class RLPool<Observations = Value> extends BatchedPool<Observations> {
+export class RLPool<Observations = Value> extends BranchedPool<Observations> {
   #stepping: AsynchronousStepping | null = null;
 
   /**

@@ -47,7 +47,8 @@ export function readRowErrors(failed: readonly number[], infoOf: (row: number) =
   return new Map(failed.map((row) => [row, toRowError(infoOf(row).sandpool_error ?? null)]));
 }
 
-function toRowError(value: Value): RowError {
+/** An error as the wire has it. */
+export function toRowError(value: Value): RowError {
   const error = isValueObject(value) ? value : {};
   const text = (name: string): string | null => (typeof error[name] === "string" ? error[name] : null);
   const figure = (name: string): number | null => (typeof error[name] === "number" ? error[name] : null);
@@ -69,7 +70,8 @@ function toRowError(value: Value): RowError {
 /** Tells the user of failed rows: by an exception, or by one warning for each kind; escaped, since the text comes from the sandbox. */
 export class RowReporter {
   private readonly raises: boolean;
-  private readonly warns: boolean;
+  /** Whether the user wants warnings. */
+  readonly warns: boolean;
   private readonly seen = new Set<string>();
 
   constructor({ raises, warns }: { raises: boolean; warns: boolean }) {

@@ -24,6 +24,11 @@ export class Timeouts {
     return this.milliseconds(this.figure("start_timeout", 120) + 2 * this.figure("reset_timeout", 60));
   }
 
+  /** The longest fork, save or restore: a replacement's start and a copy's. */
+  get branchMs(): number {
+    return this.milliseconds(2 * this.figure("start_timeout", 120) + this.figure("reset_timeout", 60));
+  }
+
   /** The longest call. */
   callMs(timeoutSeconds: number | null): number {
     return this.milliseconds(timeoutSeconds ?? this.figure("call_timeout", 30));
