@@ -40,6 +40,10 @@ impl Outcomes {
     fn ended(&self, place: usize) -> bool {
         self.terminated[place] | self.truncated[place] != 0
     }
+
+    fn any_ended(&self) -> bool {
+        self.terminated.iter().chain(&self.truncated).any(|flag| *flag != 0)
+    }
 }
 
 impl Shard {
@@ -74,6 +78,7 @@ impl Shard {
         self.keep_infos(number, rows, reply.infos, raw)?;
         self.keep_observations(rows, &observations, raw, failures, "step")?;
         self.note_steps(rows, outcomes);
+        self.count_steps(number, rows);
         if !outcomes.rewards.iter().all(|reward| reward.is_finite()) {
             self.warn_of_rewards(rows, failures, outcomes);
         }
@@ -94,6 +99,10 @@ impl Shard {
                     self.autoreset(*local, Purpose::SameStep);
                 }
             }
+        } else if outcomes.any_ended() {
+            for (place, local) in rows.iter().enumerate() {
+                self.rows[*local].ended |= outcomes.ended(place);
+            }
         }
         let resets = self.vector.is_none() && self.autoreset == Some(Autoreset::SameStep);
         let waits = |place: usize| has_failed(failures, place) || (resets && outcomes.ended(place));
@@ -111,14 +120,22 @@ impl Shard {
 
     /// A vectorised environment resets its rows itself; they count as resets of theirs.
     fn note_own_autoresets(&mut self, rows: &[usize], outcomes: &Outcomes) {
+        let stepped = rows.first().map_or(0, |local| self.steps_together(*local));
         for (place, local) in rows.iter().enumerate() {
             let row = &mut self.rows[*local];
             let begins = match self.autoreset {
-                None => false,
+                None => {
+                    row.ended |= outcomes.ended(place);
+                    false
+                }
                 Some(Autoreset::SameStep) => outcomes.ended(place),
                 Some(Autoreset::NextStep) => std::mem::replace(&mut row.ended, outcomes.ended(place)),
             };
-            row.episode += u64::from(begins);
+            if begins {
+                row.episode += 1;
+                row.steps = 0u64.wrapping_sub(stepped);
+                row.seed = None;
+            }
         }
     }
 }
