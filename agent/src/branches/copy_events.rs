@@ -111,7 +111,8 @@ impl Shard {
         match (copied.stage, copied.asked) {
             (Stage::Starting, _) => self.copys_hello(key, line, answer),
             (Stage::Kept(slot), Asked::Fork) => {
-                if !self.fork_answer(Site::State(slot), answer) {
+                let known = self.fork_answer(Site::State(slot), answer);
+                if !known {
                     self.copy_broke_protocol(key, &format!("'{}', expected an answer to fork", excerpt(line)));
                 }
             }

@@ -1,6 +1,7 @@
 //! A worker for tests: starts the real agent with a socket at descriptor 3 and speaks frames with it.
 #![allow(dead_code)]
 
+pub mod branch;
 pub mod stream;
 
 use sandpool_agent::channel::frame::{self, HEADER_BYTES, Kind};

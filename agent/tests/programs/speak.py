@@ -97,7 +97,7 @@ def play(channel, request, script):
 
 
 def fork(channel, request, hello, child_script=None):
-    """Forks the template for a request; returns the channel to go on with, the template's or the child's."""
+    """Forks this process for a request; returns the channel to go on with, this one's or the child's."""
     child_channel, stderr = channel.descriptors[:2]
     del channel.descriptors[:2]
     ours, theirs = os.pipe()
