@@ -71,9 +71,8 @@ def main() -> None:
             commands = begin(pool, prefix)
             costs.append(time.monotonic() - began)
             rewards.append(finish(pool))
-            print(
-                f"prefix {name:<8}  {commands:>3} commands  {costs[-1]:6.2f} s   rewards {' '.join(f'{reward:.0f}' for reward in rewards[-1])}"
-            )
+            shown = " ".join(f"{reward:.0f}" for reward in rewards[-1])
+            print(f"prefix {name:<8}  {commands:>3} commands  {costs[-1]:6.2f} s   rewards {shown}")
     same = "the same" if (rewards[0] == rewards[1]).all() else "different"
     print(f"{same} rewards; the prefix costs {costs[1] / costs[0]:.1f} times as much when every attempt replays it")
 

@@ -128,16 +128,11 @@ def main() -> None:
 def show(name: str, findings: Findings, picture: list[str], seconds: float) -> None:
     """Draw what was found of the maze, and say how much that is."""
     for y, line in enumerate(picture):
-        print(
-            "  "
-            + "".join(what if what == "#" else "." if (x, y) in findings.cells and what == " " else what for x, what in enumerate(line))
-        )
+        drawn = ["." if (x, y) in findings.cells and what == " " else what for x, what in enumerate(line)]
+        print("  " + "".join(drawn))
     floor = {(x, y) for y, line in enumerate(picture) for x, what in enumerate(line) if what in " E"}
-    found = len(findings.cells & floor)
-    exit_found = f"after {findings.exit_after:,} steps" if findings.exit_after else "no"
-    print(
-        f"{name}: {found} of {len(floor)} places ({found / len(floor):.0%}) in {findings.steps:,} steps, {seconds:.0f} s; exit: {exit_found}\n"
-    )
+    share, exit_found = len(findings.cells & floor) / len(floor), f"after {findings.exit_after:,} steps" if findings.exit_after else "no"
+    print(f"{name}: {share:.0%} of {len(floor)} places in {findings.steps:,} steps and {seconds:.0f} s; exit found: {exit_found}\n")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 pool = sandpool.RLPool("examples/sokoban", n=16, seed=1, config={"level": 1})
 observations, rewards, dones, infos = pool.step([0] * 16)
 
-The observation is the board as text: `#` wall, `.` goal, `$` box, `*` box on a goal, `@` player, `+` player on a goal. A step costs 0.1, a box
-that comes onto a goal gives 1, one that leaves it takes 1, and the last one gives 10 more and ends the episode, as in DeepMind's Boxoban.
+The observation is the board as text: `#` wall, `.` goal, `$` box, `*` box on a goal, `@` player, `+` player on a goal. A step costs
+0.1, a box that comes onto a goal gives 1, one that leaves it takes 1, and the last one gives 10 more and ends the episode, as in
+DeepMind's Boxoban.
 """
 
 from sandpool.env import serve
