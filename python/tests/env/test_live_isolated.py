@@ -6,7 +6,6 @@ Needs root, `unshare` and `setpriv`; SANDPOOL_REQUIRE_ROOT turns a skip into a f
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ class Generations:
         memory = self.folder / f"memory-{self.count}"
         memory.mkdir(mode=0o755)
         (memory / "cgroup.procs").touch()
-        os.chmod(memory / "cgroup.procs", 0o666)
+        (memory / "cgroup.procs").chmod(0o666)
         mounts = copied_mounts(pid_of(source), self.tmp_path / f"mount-{self.count}", uid)
         settings = {"uid": uid, "gid": uid, "memory": str(memory), "rlimits": {"as": None, "nproc": 7}, "oom_score_adj": 500, **members}
         try:

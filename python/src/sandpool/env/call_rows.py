@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sandpool.env.attributes import call_by_name, get_attribute, has_attribute, is_wrapped, set_attribute
 from sandpool.env.decoding import decode
 from sandpool.env.encoding import check_text, encode
-from sandpool.env.errors import error_text, kind_of
 from sandpool.env.lines import name_of
 from sandpool.env.run_rows import Run
 
@@ -55,12 +54,7 @@ class CallRun(Run):
             self.results[place] = text if text.isascii() else check_text(text)
 
     def fail(self, error: BaseException) -> None:
-        """An exception in a call leaves the episode as it is; after an interruption nobody knows the environment's state."""
-        kind = kind_of(error)
-        if kind != "exception":
-            return super().fail(error)
-        self.errors.append(f'"{self.rows[self.place]}":{error_text(kind, error)}')
-        return None
+        self.fail_call(error)
 
 
 def _ask_call(request: dict[str, Any], raw: bytes) -> Callable[[Any, Any], Any]:

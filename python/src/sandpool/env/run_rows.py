@@ -65,6 +65,14 @@ class Run:
         self.owner.lose(row)
         self.errors.append(f'"{row}":{error_text(kind_of(error), error)}')
 
+    def fail_call(self, error: BaseException) -> None:
+        """For what leaves an episode as it is: only after an interruption nobody knows the environment's state."""
+        kind = kind_of(error)
+        if kind == "exception":
+            self.errors.append(f'"{self.rows[self.place]}":{error_text(kind, error)}')
+        else:
+            Run.fail(self, error)
+
     def note(self, place: int, info: Any) -> None:
         """Keep an info that is not empty."""
         text = self.owner.output.encode_info(info)
