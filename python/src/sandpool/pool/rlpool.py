@@ -16,8 +16,9 @@ from sandpool.escape import escape_untrusted
 from sandpool.pool.actions import read_actions
 from sandpool.pool.batches import Batches
 from sandpool.pool.create import create_pool
+from sandpool.pool.infos import Infos
 from sandpool.pool.options import check_choice, check_name, check_options, refuse_unknown_options
-from sandpool.pool.replies import mark_skipped, spread
+from sandpool.pool.replies import mark_skipped
 from sandpool.pool.report import Reporter
 from sandpool.pool.requests import encode_arguments, encode_values
 from sandpool.pool.result import CallResult, RowErrors, StepResult
@@ -188,7 +189,7 @@ class RLPool(AsynchronousStepping):
         selection = select_rows(where, self.n)
         chosen = read_actions(actions, selection, self.n, self.action_space)
         batch = self.batches.step(chosen, selection)
-        infos = spread(batch.infos, self.n)
+        infos = Infos(batch.infos, self.n)
         mark_skipped(infos, selection)
         return self._reported(StepResult.of(batch.obs, batch.rewards, batch.terminated, batch.truncated, infos, batch.errors))
 
