@@ -14,7 +14,8 @@ from sandpool.discovery import find_server
 from sandpool.errors import InvalidTypeError, SandpoolWarning
 from sandpool.escape import escape_untrusted
 from sandpool.pool.actions import read_actions
-from sandpool.pool.batches import Batches
+from sandpool.pool.branches import Branches
+from sandpool.pool.branching import BranchedPool
 from sandpool.pool.create import create_pool
 from sandpool.pool.infos import Infos
 from sandpool.pool.options import check_choice, check_name, check_options, refuse_unknown_options
@@ -25,14 +26,13 @@ from sandpool.pool.result import CallResult, RowErrors, StepResult
 from sandpool.pool.selection import select_rows
 from sandpool.pool.timeouts import Timeouts
 from sandpool.pool.timing import Timing
-from sandpool.stream.stepping import AsynchronousStepping
 from sandpool.transport.server import Server
 from sandpool.wire.message import CONTENT_TYPE, decode_message
 
 T = TypeVar("T")
 
 
-class RLPool(AsynchronousStepping):
+class RLPool(BranchedPool):
     """N isolated environments behind one batched call.
 
     Args:
@@ -135,7 +135,7 @@ class RLPool(AsynchronousStepping):
     def _adopt(self, server: Server, description: dict[str, Any], timeouts: Timeouts, *, owned: bool, raises: bool) -> None:
         self._hold(server, description, timeouts, owned=owned)
         self._reporter = Reporter(raises=raises)
-        self.batches = Batches(self._channel, timeouts, description["layout"], self.n)
+        self.batches = Branches(self._channel, timeouts, description["layout"], self.n)
         try:
             self._read_observations()
         except BaseException:
