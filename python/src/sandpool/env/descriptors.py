@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sandpool.env.folders import Folders
 
 O_PATH, O_DIRECT = 0o10000000, getattr(os, "O_DIRECT", 0)
-FLAGS_KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DSYNC | os.O_NOATIME | O_DIRECT | O_PATH
+FLAGS_KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DSYNC | os.O_NOATIME | os.O_NOFOLLOW | O_DIRECT | O_PATH
 HARMLESS_DEVICES = {(1, 3), (1, 5), (1, 7), (1, 8), (1, 9)}  # null, zero, full, random, urandom
 MEMORY_FILE = "/memfd:"
 
@@ -143,7 +143,7 @@ def _check_reopening(file: OpenFile, folders: Folders) -> None:
         own = f"/proc/{os.getpid()}/"
         if file.path.startswith(own):
             file.path = "/proc/self/" + file.path[len(own) :]
-        os.close(os.open(file.path, file.flags | os.O_CLOEXEC | os.O_NOFOLLOW))
+        os.close(os.open(file.path, file.flags | os.O_CLOEXEC))
 
 
 def _moves_with(left: int, right: int) -> bool:

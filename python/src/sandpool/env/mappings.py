@@ -111,7 +111,7 @@ class Remapping:
         if mapping.path is not None:
             path = self.source.moved(mapping.path, self.copy)
             try:
-                return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW), True
+                return os.open(path, os.O_RDWR | os.O_CLOEXEC), True
             except PermissionError:
                 writes = mapping.shared and mapping.protection & PROT_WRITE
                 return open_again(path, os.O_RDWR if writes else os.O_RDONLY), True
