@@ -24,9 +24,9 @@ class Pairs(NamedTuple):
     targets: list[int]
     selection: Selection
 
-    def on_wire(self) -> list[tuple[int | str, int]]:
+    def on_wire(self) -> list[list[int | str]]:
         """Return them for a request."""
-        return list(zip(self.sources, self.targets, strict=True))
+        return [[source, target] for source, target in zip(self.sources, self.targets, strict=True)]
 
 
 def fork_pairs(src: object, dst: object, n: int) -> Pairs:

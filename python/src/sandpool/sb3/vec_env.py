@@ -9,13 +9,12 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
-from stable_baselines3.common.vec_env import VecEnv  # type: ignore[import-not-found]
-
 from sandpool.errors import InvalidTypeError, InvalidValueError, RowsFailedError
 from sandpool.pool.report import Reporter
 from sandpool.pool.rlpool import RLPool
 from sandpool.sb3 import calls
 from sandpool.sb3.background import Background
+from sandpool.sb3.branching import BranchedVecEnv
 from sandpool.sb3.indices import rows_of
 from sandpool.sb3.observations import Space
 from sandpool.sb3.options import check_errors, check_pool, pool_options, spaces_of
@@ -27,7 +26,7 @@ from sandpool.sources.from_gym import Wrapper, open_gym_pool
 Indices = int | Iterable[int] | None
 
 
-class SB3VecEnv(VecEnv):  # type: ignore[misc]
+class SB3VecEnv(BranchedVecEnv):
     """N isolated environments as one VecEnv; it takes the place of SubprocVecEnv.
 
     Args:
