@@ -169,6 +169,16 @@ def test_nothing_of_the_sources_folders_is_left_in_the_copy(row: tuple[Child, Ge
     finish(*rows[1:])
 
 
+def test_locks_and_values_of_multiprocessing_are_each_ones_own(row: tuple[Child, Generations]) -> None:
+    source, generations = row
+    run(source, "import multiprocessing; lock = multiprocessing.Lock(); value = multiprocessing.Value('i', 7); lock.acquire()")
+    copy = generations.copy(source)
+    run(copy, "lock.release(); value.value = 9")
+    assert show(source, "lock.acquire(block=False), value.value") == {"$tuple": [False, 7]}
+    assert show(copy, "lock.acquire(block=False), value.value") == {"$tuple": [True, 9]}
+    finish(copy)
+
+
 def test_mounts_that_cannot_be_attached_end_the_copy_with_the_reason(row: tuple[Child, Generations], tmp_path: Path) -> None:
     source, _ = row
     null = os.open("/dev/null", os.O_RDONLY)

@@ -134,7 +134,8 @@ def test_np_random_is_reseeded_as_a_reset_would(start: Any) -> None:
         one.reset(3)
     assert restored(program, saved(program), 77)[-1] == "np_random"
     assert program.reset(None)["obs"] == other.reset(77)["obs"]
-    assert program.call("get", "np_random_seed")["result"] == other.call("get", "np_random_seed")["result"] == 77
+    if not gymnasium.__version__.startswith("0."):
+        assert program.call("get", "np_random_seed")["result"] == other.call("get", "np_random_seed")["result"] == 77
 
 
 METHODS = """
@@ -292,7 +293,7 @@ def test_a_vectorised_environment_has_no_state_for_its_rows(start: Any) -> None:
     program = start("""
         import gymnasium
         from sandpool.env import serve
-        serve(make_vec=lambda num_envs, config: gymnasium.make_vec("CartPole-v1", num_envs, vectorization_mode="sync"))
+        serve(make_vec=lambda num_envs, config: gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs))
     """)
     assert "state" not in program.hello(rows=2)["features"]
     assert "vectorised" in program.ask({"id": 9, "op": "get_state", "rows": None})["error"]["message"]

@@ -39,8 +39,8 @@ class Mapping:
 def survey_mappings(folders: Folders, files: list[OpenFile]) -> tuple[list[Mapping], list[str]]:
     """The mappings that a copy maps again, and the names of shared memory that it could not have of its own."""
     mappings, foreign = [], []
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
-        text = file.read()
+    with open("/proc/self/maps", "rb") as file:
+        text = os.fsdecode(file.read())
     for parts in _LINE.findall(text):
         name = parts[-1].replace("\\012", "\n")
         if folders.holds(name):
