@@ -165,7 +165,7 @@ test("a pool that closes in the middle answers that it is closed", async () => {
 test("restore names the states that its agent could not copy", async () => {
   const pool = await opened.pools.create({ n: 2 });
   const [state] = await save(pool, 1, [1]);
-  const details = { sources: [{ slot: 0, blockers: [{ timers: 1 }], text: "timers: 1" }] };
+  const details = { sources: [{ state: 0, blockers: [{ timers: 1 }], text: "timers: 1" }] };
   opened.agents.interpose = (head) =>
     head.op === "branch"
       ? { head: { ok: false, error: { code: "fork_unsupported", message: "no", details } } }
