@@ -67,6 +67,12 @@ pub struct Packed {
     pub resets: Vec<usize>,
     /// Rows that wait to be called.
     pub calls: Vec<usize>,
+    /// The last batch that left nothing behind in its rows; see `packs/quiet.rs`.
+    pub quiet_seq: Option<u64>,
+    /// True while its rows are stepped without being told so themselves.
+    pub asleep: bool,
+    /// Of a quiet process: rows whose episode has ended.
+    pub ended: Vec<usize>,
 }
 
 /// One process and its rows.
