@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from sandpool.env.attributes import call_by_name, get_attribute, has_attribute, is_wrapped, set_attribute
 from sandpool.env.decoding import decode
-from sandpool.env.encoding import check_text, encode
+from sandpool.env.encoding import encode
 from sandpool.env.lines import name_of
+from sandpool.env.row_text import row_text
 from sandpool.env.run_rows import Run
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ class CallRun(Run):
             environment = self.owner.environments[self.rows[place]]
             if environment is None:
                 raise RuntimeError("the row failed and was not reset since; reset it before a call")
-            text = encode(self.ask(environment.target, value), output)
-            self.results[place] = text if text.isascii() else check_text(text)
+            self.results[place] = row_text(encode, self.ask(environment.target, value), output)
 
     def fail(self, error: BaseException) -> None:
         self.fail_call(error)
