@@ -4,6 +4,7 @@
 //! `docs/internals/agent-channel.md` is the contract with the worker and with an environment.
 
 mod batches;
+mod branches;
 pub mod channel;
 mod event_loop;
 pub mod isolation;

@@ -54,6 +54,9 @@ fn open(request: &Value) -> io::Result<Agent> {
     let isolation = Isolation::new(Settings {
         isolated: request["isolated"].as_bool().expect("isolated"),
         base_uid: number("base_uid", 10_000) as u32,
+        n: number("n", 1000) as u32,
+        states: number("states", 1024) as u32,
+        states_memory: path("states_memory"),
         template_uid: 1000,
         workspace_bytes: number("workspace_bytes", 1 << 20),
         workspace_inodes: number("workspace_inodes", 100),

@@ -28,6 +28,8 @@ pub(crate) enum Work {
         values: Spread,
         deadline_ms: u64,
     },
+    /// To become the copies that are held for them.
+    Settle,
 }
 
 /// One text for all rows, or one each.

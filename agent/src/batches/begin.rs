@@ -24,18 +24,8 @@ impl Shard {
         body: &mut Vec<u8>,
     ) -> Result<(), RequestError> {
         let request: request::Batch = parse(head)?;
-        if let Some(kept) = self.kept.as_ref().filter(|kept| kept.seq == request.seq) {
-            self.worker.reply(sequence, &kept.head, kept.body.iter().cloned());
+        if self.repeat_or_expect(sequence, request.seq)? {
             return Ok(());
-        }
-        let expected = self.last_seq + 1;
-        if request.seq != expected {
-            return Err(RequestError::new(
-                "pool_sequence",
-                format!("received the batch number {}, expected {expected}", request.seq),
-            )
-            .with_hint("repeat the last batch's number, or send the next one")
-            .with_details(json!({"expected": expected, "received": request.seq})));
         }
         match self.check_batch(sequence, op, head, &request, body) {
             Ok(batch) => self.run_batch(batch),
@@ -47,6 +37,21 @@ impl Shard {
             }
         }
         Ok(())
+    }
+
+    /// Repeats the last reply for its number: true then. Any other number than the next one is an error.
+    pub(crate) fn repeat_or_expect(&mut self, sequence: u32, seq: u64) -> Result<bool, RequestError> {
+        if let Some(kept) = self.kept.as_ref().filter(|kept| kept.seq == seq) {
+            self.worker.reply(sequence, &kept.head, kept.body.iter().cloned());
+            return Ok(true);
+        }
+        let expected = self.last_seq + 1;
+        if seq == expected {
+            return Ok(false);
+        }
+        Err(RequestError::new("pool_sequence", format!("received the batch number {seq}, expected {expected}"))
+            .with_hint("repeat the last batch's number, or send the next one")
+            .with_details(json!({"expected": expected, "received": seq})))
     }
 
     fn check_batch(
@@ -87,6 +92,7 @@ impl Shard {
             self.pool_seed = seed;
             for row in &mut self.rows {
                 row.episode = 0;
+                row.reseeds = 0;
             }
         }
         Ok(())

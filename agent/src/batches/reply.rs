@@ -27,6 +27,9 @@ impl Shard {
         let head = self.head_of(&batch, &columns);
         self.worker.reply(batch.sequence, &head, body.iter().cloned());
         self.kept = Some(Kept { seq: batch.seq, head, body });
+        if matches!(batch.message.work, Work::Settle) {
+            self.branches.phase = None;
+        }
         // The request's body goes back, so that the next one finds its memory.
         self.worker.give_back(batch.message.body);
         true
@@ -75,7 +78,11 @@ impl Shard {
         write_u64(&mut head, system::now_us().saturating_sub(batch.began_us));
         head.push(b',');
         batch.outcomes.write_slowest(&mut head);
-        head.extend_from_slice(b"},\"columns\":[");
+        head.push(b'}');
+        if matches!(batch.message.work, Work::Settle) {
+            self.write_reseeded(&mut head);
+        }
+        head.extend_from_slice(b",\"columns\":[");
         head.extend_from_slice(columns);
         head.extend_from_slice(b"]}");
         head

@@ -71,7 +71,7 @@ impl Shard {
             Life::Ready | Life::Lost => self.replace(number),
             // A process that no reset has touched yet is as new as the one a hard reset would make.
             Life::Queued { .. } => self.hurry_start(number),
-            Life::Starting | Life::Probe => {}
+            Life::Starting | Life::Probe | Life::Branching => {}
         }
         if hard {
             self.packs[number].failed_starts = 0;

@@ -48,6 +48,7 @@ impl Shard {
                 Work::Step(_) => self.step_row(local, slot, may_reset),
                 Work::Reset { .. } => self.reset_row(local, slot, part),
                 Work::Call { .. } => self.call_row(local, slot),
+                Work::Settle => self.settle_row(local, slot),
             }
         }
         self.ask_waiting(number);

@@ -158,6 +158,15 @@ pub struct Start {
     pub first_reset: bool,
     /// Whether live rows may fork.
     pub branching: bool,
+    /// Saved states that there can be.
+    #[serde(default = "many_states")]
+    pub states: u32,
+    /// Memory cgroup of the saved states.
+    #[serde(default)]
+    pub states_memory: Option<PathBuf>,
+    /// Files of a row that a copy of it may have.
+    #[serde(default)]
+    pub branch_workspace_bytes: Option<u64>,
     /// Longest line with its raw bytes.
     pub max_message_bytes: usize,
     /// A row's share of a batch.
@@ -166,6 +175,10 @@ pub struct Start {
 
 fn one_row() -> Option<u32> {
     Some(1)
+}
+
+fn many_states() -> u32 {
+    1024
 }
 
 /// `pack`
@@ -306,6 +319,49 @@ impl CallKind {
             Self::Wrapped => "wrapped",
         }
     }
+}
+
+/// `branch`
+#[derive(Debug, Deserialize)]
+pub struct Branch {
+    /// What is copied where.
+    pub kind: BranchKind,
+    /// Source and target of each copy: rows, or slots of saved states.
+    pub pairs: Vec<(u32, u32)>,
+    /// A seed or null for each pair.
+    #[serde(default)]
+    pub reseed: Option<Vec<Option<u64>>>,
+    /// Whether each copy gets a seed derived from the pool's.
+    #[serde(default)]
+    pub reseed_derived: bool,
+}
+
+/// What `branch` can do.
+#[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum BranchKind {
+    /// Rows become copies of rows.
+    Fork,
+    /// States become copies of rows.
+    Save,
+    /// Rows become copies of states.
+    Restore,
+}
+
+/// `settle`
+#[derive(Debug, Deserialize)]
+pub struct Settle {
+    /// The pool's batch number.
+    pub seq: u64,
+    /// How the reply is written.
+    pub encoding: Encoding,
+}
+
+/// `drop`
+#[derive(Debug, Deserialize)]
+pub struct DropStates {
+    /// Slots of states that end.
+    pub slots: Vec<u32>,
 }
 
 /// `observe`

@@ -16,6 +16,10 @@ pub enum Source {
     PackPipes,
     /// A pack's standard error.
     PackLog,
+    /// The channel of a copy that has not taken its place, or of a saved state.
+    Copy,
+    /// Its standard error.
+    CopyLog,
     /// The template's socket.
     Template,
     /// The template's standard output, until it has answered.
@@ -24,13 +28,15 @@ pub enum Source {
     TemplateLog,
 }
 
-const SOURCES: [Source; 9] = [
+const SOURCES: [Source; 11] = [
     Source::Worker,
     Source::Children,
     Source::Sampler,
     Source::Pack,
     Source::PackPipes,
     Source::PackLog,
+    Source::Copy,
+    Source::CopyLog,
     Source::Template,
     Source::TemplatePipes,
     Source::TemplateLog,
@@ -41,7 +47,7 @@ const SOURCES: [Source; 9] = [
 pub struct Token {
     /// Where from.
     pub source: Source,
-    /// Number of the pack.
+    /// Number of the pack, or of the copy.
     pub pack: usize,
     /// The pack's epoch, its low 24 bits.
     pub epoch: u32,

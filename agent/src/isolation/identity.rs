@@ -80,6 +80,26 @@ impl Isolation {
         }
     }
 
+    /// The identity that a copy gets which is to take a row's place: the row's other one, so that whoever ends the old
+    /// process by its uid never meets the new one.
+    pub fn other_identity(&self, id: &Identity) -> Identity {
+        let settings = &self.settings;
+        if id.uid != settings.base_uid + id.row {
+            return self.identity(id.row, id.local, id.rows);
+        }
+        with_uid(id.clone(), settings.base_uid + settings.n + settings.states + id.row)
+    }
+
+    /// The identity of the saved state in a slot, of the row `row`. Its memory group is that of all states.
+    pub fn state_identity(&self, slot: u32, row: u32) -> Identity {
+        let settings = &self.settings;
+        let memory = settings.states_memory.clone().filter(|_| settings.isolated);
+        let mut id = self.identity(row, 0, 1);
+        id.limits.address_space_bytes = memory.is_none().then_some(settings.memory_bytes);
+        id.memory = memory;
+        with_uid(id, settings.base_uid + settings.n + slot)
+    }
+
     /// Processes that the template may have. Forks count against its uid until they take their own, so it has room
     /// for many at once; what it imports still cannot fork without end.
     pub(super) fn template_processes(&self) -> u64 {
@@ -113,4 +133,10 @@ impl Isolation {
             _ => Map::new(),
         }
     }
+}
+
+/// A copy's folder is named by its uid, which is above every row's number, so that no row's folder has that name.
+fn with_uid(id: Identity, uid: u32) -> Identity {
+    let workspace = id.workspace.with_file_name(uid.to_string());
+    Identity { uid, gid: uid, workspace, ..id }
 }

@@ -56,7 +56,7 @@ impl Isolation {
         }
         reap::collect();
         if remaining.is_empty() {
-            self.leaders.borrow_mut().remove(&id.row);
+            self.leaders.borrow_mut().remove(&id.uid);
         }
         Ok(KillReport { remaining, elapsed: started.elapsed() })
     }
@@ -68,13 +68,24 @@ impl Isolation {
         if row.may_live() { row.signal() } else { Ok(()) }
     }
 
+    /// Whether nothing of the row is left; never waits. `thorough`: looks through `/proc` where the kernel does not tell
+    /// at once, which takes milliseconds.
+    pub fn is_gone(&self, id: &Identity, thorough: bool) -> bool {
+        let row = self.members(id);
+        let gone = !row.may_live() || (thorough && row.alive().is_empty());
+        if gone {
+            self.leaders.borrow_mut().remove(&id.uid);
+        }
+        gone
+    }
+
     fn members(&self, id: &Identity) -> Members {
         #[cfg(target_os = "linux")]
         if self.settings.isolated {
             return Members::Uid(id.uid);
         }
         Members::Row {
-            leader: self.leader(id.row),
+            leader: self.leader(id.uid),
             home: id.workspace.join("workspace").to_string_lossy().into_owned(),
         }
     }

@@ -14,7 +14,7 @@ pub const MEMORY_METHOD: &str = "smaps_rollup";
 /// PSS in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemorySample {
-    /// Row and the sum over its processes, in the order asked for.
+    /// Uid and the sum over its processes, in the order asked for.
     pub rows: Vec<(u32, u64)>,
     /// The template, if one was named.
     pub template: Option<u64>,
@@ -60,7 +60,7 @@ impl Isolation {
 }
 
 impl MemorySampler {
-    /// Starts a sample of `rows` (row, its first process, identity), of the template and of the agent.
+    /// Starts a sample of `rows` (uid, first process, identity), of the template and of the agent.
     /// Wait for `fd` to become readable, then `read`. Linux only.
     pub fn start(isolation: &Isolation, rows: &[(u32, i32, Identity)], template: Option<i32>) -> io::Result<Self> {
         if cfg!(not(target_os = "linux")) {

@@ -4,6 +4,8 @@
 //! Isolated is Linux inside the worker's container. Unisolated works on any unix: plain folders and
 //! process groups. The recipe and its reasons: `docs/internals/agent-channel.md`.
 
+mod companions;
+mod copies;
 mod descriptors;
 mod identity;
 mod kill;
@@ -20,6 +22,10 @@ mod workspace;
 #[cfg(target_os = "linux")]
 mod capabilities;
 #[cfg(target_os = "linux")]
+mod copy_data;
+#[cfg(target_os = "linux")]
+mod copy_files;
+#[cfg(target_os = "linux")]
 mod filter;
 #[cfg(target_os = "linux")]
 mod mounts;
@@ -31,6 +37,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
+pub use copies::{CopyFault, Files};
 pub use descriptors::{Sender, announce_sender, receive_with_sender, send_descriptors};
 pub use identity::{Identity, Limits};
 pub use kill::KillReport;
@@ -47,8 +54,13 @@ pub const CHANNEL_DESCRIPTOR: i32 = 3;
 pub struct Settings {
     /// False: no uids, mounts, namespaces, filters or cgroups (driver `unisolated`).
     pub isolated: bool,
-    /// Row i runs as uid and gid `base_uid + i`. Above 9999 when isolated.
+    /// Row i runs as uid and gid `base_uid + i`. Above 9999 when isolated. The uids of `states` saved states follow those
+    /// of the pool's `n` rows, and then each row's second one.
     pub base_uid: u32,
+    /// Rows of the pool.
+    pub n: u32,
+    /// How many saved states there can be.
+    pub states: u32,
     /// Uid and gid of the template.
     pub template_uid: u32,
     /// Quota of one row's `/workspace`, `/tmp` and `/dev/shm` together.
@@ -61,6 +73,8 @@ pub struct Settings {
     pub shard_memory_bytes: Option<u64>,
     /// Folder with one memory cgroup `e0 …` for each process.
     pub memory_dir: Option<PathBuf>,
+    /// The memory cgroup of all saved states.
+    pub states_memory: Option<PathBuf>,
     /// Processes and threads of a row.
     pub processes: u64,
     /// Unisolated only: the folder on the host that holds the workspaces.
@@ -72,7 +86,7 @@ pub struct Settings {
 /// Gives rows their identity, starts their programs and ends them.
 pub struct Isolation {
     settings: Settings,
-    /// The first process of each row, as told by `spawn_environment` and `adopt`.
+    /// The first process of each identity, by its uid, as told by `spawn_environment` and `adopt`.
     leaders: RefCell<HashMap<u32, processes::Leader>>,
     #[cfg(target_os = "linux")]
     filters: Option<filter::Filters>,
@@ -98,13 +112,13 @@ impl Isolation {
     /// Tells the isolation which process is the first of a row. Call it with the pid of a fork
     /// child's hello; `spawn_environment` does it itself.
     pub fn adopt(&self, id: &Identity, pid: i32) {
-        self.leaders.borrow_mut().insert(id.row, processes::Leader::of(pid));
+        self.leaders.borrow_mut().insert(id.uid, processes::Leader::of(pid));
         #[cfg(target_os = "linux")]
         prepare::raise_oom_score(pid);
     }
 
-    fn leader(&self, row: u32) -> Option<processes::Leader> {
-        self.leaders.borrow().get(&row).copied()
+    fn leader(&self, uid: u32) -> Option<processes::Leader> {
+        self.leaders.borrow().get(&uid).copied()
     }
 }
 

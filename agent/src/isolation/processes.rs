@@ -43,10 +43,7 @@ pub(super) fn all() -> Vec<Process> {
 /// Processes with that real uid that have not ended.
 #[cfg(target_os = "linux")]
 pub(super) fn alive_of(uid: u32) -> Vec<i32> {
-    pids()
-        .filter(|&pid| real_uid(pid) == Some(uid))
-        .filter(|&pid| stat(pid).is_some_and(|process| !process.ended))
-        .collect()
+    pids().filter(|&pid| is_alive_with(pid, uid)).collect()
 }
 
 /// Processes of an unisolated row that have not ended: its session and group, what descends from
@@ -79,8 +76,12 @@ pub(super) fn alive_of_row(leader: Option<Leader>, home: &str) -> Vec<i32> {
     members
 }
 
+/// True for a process with that real uid that has not ended.
+pub(super) fn is_alive_with(pid: i32, uid: u32) -> bool {
+    real_uid(pid) == Some(uid) && stat(pid).is_some_and(|process| !process.ended)
+}
+
 /// Real uid of a process, also of one that is not dumpable, whose files belong to root.
-#[cfg(target_os = "linux")]
 pub(super) fn real_uid(pid: i32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;

@@ -42,14 +42,14 @@ impl Shard {
         let asked = std::mem::replace(&mut pack.asked, Asked::Nothing);
         let rows = pack.packed.as_mut().map(|packed| std::mem::take(&mut packed.asked)).unwrap_or_default();
         let done = match (reply.error, asked) {
-            (_, Asked::Close | Asked::Measure | Asked::Nothing) => Ok(()),
-            (Some(member), _) => {
+            (Some(member), Asked::Step | Asked::Reset | Asked::Call) => {
                 self.whole_error(number, asked, &rows, &member);
                 Ok(())
             }
             (None, Asked::Step) => self.packed_steps(number, &rows, reply, raw),
             (None, Asked::Reset) => self.packed_resets(number, &rows, reply, raw),
             (None, Asked::Call) => self.packed_calls(number, &rows, reply, raw),
+            _ => Ok(()),
         };
         if self.broken || self.packs[number].epoch != epoch {
             return;
@@ -67,7 +67,7 @@ impl Shard {
     }
 
     /// The whole message failed. A vectorised environment is made anew then, so that none of its rows goes on.
-    fn whole_error(&mut self, number: usize, asked: Asked, rows: &[usize], member: &Member<'_>) {
+    pub(crate) fn whole_error(&mut self, number: usize, asked: Asked, rows: &[usize], member: &Member<'_>) {
         self.rouse(number);
         let error = self.row_error(number, asked, ReportedError::parse(member.text));
         if matches!(error.kind, ErrorKind::Oom | ErrorKind::Protocol) {

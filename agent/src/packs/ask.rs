@@ -138,7 +138,7 @@ impl Shard {
     }
 
     /// Begins a message; the rows that it is for are lent until `send_packed`.
-    fn begin_packed_line(&mut self, number: usize, op: &[u8], line: &mut Vec<u8>) -> Vec<usize> {
+    pub(crate) fn begin_packed_line(&mut self, number: usize, op: &[u8], line: &mut Vec<u8>) -> Vec<usize> {
         self.begin_line(number, line);
         line.extend_from_slice(b",\"op\":\"");
         line.extend_from_slice(op);
@@ -154,7 +154,14 @@ impl Shard {
         rows
     }
 
-    fn send_packed(&mut self, number: usize, asked: Asked, rows: Vec<usize>, line: Vec<u8>, deadline_ms: u64) {
+    pub(crate) fn send_packed(
+        &mut self,
+        number: usize,
+        asked: Asked,
+        rows: Vec<usize>,
+        line: Vec<u8>,
+        deadline_ms: u64,
+    ) {
         if let Some(packed) = &mut self.packs[number].packed {
             packed.asked = rows;
         }
@@ -164,13 +171,13 @@ impl Shard {
 }
 
 /// Ends a line; raw bytes that it announces may follow.
-fn end_line(line: &mut Vec<u8>, deadline_ms: u64) {
+pub(crate) fn end_line(line: &mut Vec<u8>, deadline_ms: u64) {
     line.extend_from_slice(b",\"deadline_ms\":");
     numbers::write_u64(line, deadline_ms);
     line.extend_from_slice(b"}\n");
 }
 
-fn list_of<T>(line: &mut Vec<u8>, items: impl Iterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
+pub(crate) fn list_of<T>(line: &mut Vec<u8>, items: impl Iterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
     line.push(b'[');
     for (position, item) in items.enumerate() {
         if position > 0 {

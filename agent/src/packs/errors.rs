@@ -6,6 +6,7 @@ use crate::rows::pack::Asked;
 use crate::shard::Shard;
 use crate::values::fault::Fault;
 use crate::values::packed::{self, PackedReply};
+use crate::values::reply::Member;
 
 /// Places in a message whose rows failed, ascending, each with its error.
 pub(crate) type Failures = Vec<(usize, RowError)>;
@@ -25,7 +26,18 @@ impl Shard {
         rows: &[usize],
         reply: &PackedReply<'_>,
     ) -> Result<Failures, Fault> {
-        let Some(member) = reply.errors else {
+        self.failures_of(number, asked, rows, reply.errors)
+    }
+
+    /// The same, of the member `errors`.
+    pub(crate) fn failures_of(
+        &self,
+        number: usize,
+        asked: Asked,
+        rows: &[usize],
+        errors: Option<Member<'_>>,
+    ) -> Result<Failures, Fault> {
+        let Some(member) = errors else {
             return Ok(Vec::new());
         };
         let first = self.packs[number].rows.start;

@@ -4,6 +4,7 @@
 mod answer;
 mod ask;
 mod calls;
+mod count;
 mod errors;
 mod infos;
 mod layout;
@@ -14,4 +15,6 @@ mod resets;
 mod steps;
 mod whole;
 
+pub(crate) use ask::{end_line, list_of};
+pub(crate) use errors::has_failed;
 pub(crate) use steps::Outcomes;

@@ -72,6 +72,9 @@ impl Shard {
         } else if !packed.calls.is_empty() {
             std::mem::swap(&mut packed.asked, &mut packed.calls);
             self.ask_calls(number);
+        } else if !packed.restores.is_empty() {
+            std::mem::swap(&mut packed.asked, &mut packed.restores);
+            self.ask_restores(number);
         }
     }
 }

@@ -73,6 +73,7 @@ impl Shard {
         }
         self.keep_stacked(rows, &observations, raw, &failures)?;
         self.note_steps(rows, outcomes);
+        self.count_steps(number, rows);
         if let Some(packed) = &mut self.packs[number].packed {
             packed.asleep = false;
         }

@@ -103,6 +103,7 @@ impl Shard {
         self.keep_infos(number, rows, reply.infos, raw)?;
         self.keep_observations(rows, &observations, raw, failures, "step")?;
         self.note_steps(rows, outcomes);
+        self.count_steps(number, rows);
         if !outcomes.are_finite() {
             self.warn_of_rewards(rows, failures, outcomes);
         }
@@ -122,6 +123,10 @@ impl Shard {
                     self.rows[*local].last_of_episode = Some(last);
                     self.autoreset(*local, Purpose::SameStep);
                 }
+            }
+        } else if outcomes.any_ended() {
+            for (place, local) in rows.iter().enumerate() {
+                self.rows[*local].ended |= outcomes.ended(place);
             }
         }
         let resets = self.vector.is_none() && self.autoreset == Some(Autoreset::SameStep);
@@ -148,14 +153,22 @@ impl Shard {
         outcomes: &Outcomes,
         places: impl Iterator<Item = usize>,
     ) {
+        let stepped = rows.first().map_or(0, |local| self.steps_together(*local));
         for place in places {
             let row = &mut self.rows[rows[place]];
             let begins = match self.autoreset {
-                None => false,
+                None => {
+                    row.ended |= outcomes.ended(place);
+                    false
+                }
                 Some(Autoreset::SameStep) => outcomes.ended(place),
                 Some(Autoreset::NextStep) => std::mem::replace(&mut row.ended, outcomes.ended(place)),
             };
-            row.episode += u64::from(begins);
+            if begins {
+                row.episode += 1;
+                row.steps = 0u64.wrapping_sub(stepped);
+                row.seed = None;
+            }
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum Life {
     },
     /// Started, has not said hello.
     Starting,
+    /// Asked to fork as it is, or for its environment's state, or given one: what it says is no answer to a batch.
+    Branching,
     /// Measured before it is known how many rows a process has; it becomes no row.
     Probe,
     /// Can be asked.
@@ -36,6 +38,12 @@ pub enum Asked {
     Reset,
     /// A call.
     Call,
+    /// Forks of itself.
+    Fork,
+    /// Its environment's state.
+    GetState,
+    /// To take a state.
+    SetState,
     /// How long its step takes.
     Measure,
     /// To end.
@@ -50,6 +58,9 @@ impl Asked {
             Self::Step => "step",
             Self::Reset => "reset",
             Self::Call => "call",
+            Self::Fork => "fork",
+            Self::GetState => "get_state",
+            Self::SetState => "restore",
             Self::Measure => "measure",
             Self::Close => "close",
         }
@@ -73,6 +84,10 @@ pub struct Packed {
     pub asleep: bool,
     /// Of a quiet process: rows whose episode has ended.
     pub ended: Vec<usize>,
+    /// Rows that wait for a state of another time.
+    pub restores: Vec<usize>,
+    /// Steps of all its rows together; the steps of a row's episode are counted from it.
+    pub stepped: u64,
 }
 
 /// One process and its rows.

@@ -2,7 +2,7 @@
 
 use super::log::Log;
 use super::stream::LineStream;
-use crate::isolation::Exit;
+use crate::isolation::{Exit, Files};
 use crate::system;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -25,6 +25,12 @@ pub struct Process {
     pub started_us: u64,
     /// True when arrays may follow a line as raw bytes.
     pub takes_raw: bool,
+    /// True when it can be forked as it is.
+    pub forks_live: bool,
+    /// True when its environment's state can be had and put back.
+    pub keeps_state: bool,
+    /// Its folders, where a fork of it may need a copy of them.
+    pub files: Option<Files>,
 }
 
 impl Process {
@@ -39,6 +45,9 @@ impl Process {
             oom_kills_before: 0,
             started_us: system::now_us(),
             takes_raw: false,
+            forks_live: false,
+            keeps_state: false,
+            files: None,
         }
     }
 

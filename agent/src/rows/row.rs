@@ -45,6 +45,10 @@ pub enum Task {
     AwaitProcess(ResetTask),
     /// The answer of a call.
     Call,
+    /// To become a copy.
+    Restore,
+    /// A process that can be given a state.
+    AwaitRestore,
 }
 
 /// No deadline.
@@ -70,8 +74,14 @@ pub struct Row {
     pub episode: u64,
     /// True until it was reset for the first time in its process.
     pub fresh: bool,
-    /// True after the end of an episode that the next step resets.
+    /// True after the end of an episode, until a reset.
     pub ended: bool,
+    /// Steps of the episode; of a row of a packed process, what has to be added to the steps of all its rows.
+    pub steps: u64,
+    /// The seed that its last reset was given.
+    pub seed: Option<u64>,
+    /// How often it was reseeded as a copy since the pool's seed was set.
+    pub reseeds: u64,
     /// Its last good observation, of a list pool or before the layout is known.
     pub observation: Value,
     /// True once there is a good observation.
@@ -123,6 +133,9 @@ impl Row {
             episode,
             fresh: true,
             ended: false,
+            steps: 0,
+            seed: None,
+            reseeds: 0,
             observation: Value::default(),
             observed: false,
             info: Value::default(),
@@ -138,6 +151,7 @@ impl Row {
             Task::Step => "step",
             Task::Reset(_) | Task::AwaitProcess(_) => "reset",
             Task::Call => "call",
+            Task::Restore | Task::AwaitRestore => "restore",
             Task::None => "idle",
         }
     }

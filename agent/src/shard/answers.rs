@@ -31,7 +31,7 @@ impl Shard {
             Asked::Step => self.step_answer(local, reply, raw),
             Asked::Reset => self.reset_answer(local, reply, raw),
             Asked::Call => self.call_answer(local, reply, raw),
-            Asked::Close | Asked::Measure | Asked::Nothing => Ok(()),
+            _ => Ok(()),
         };
         if let Err(fault) = done {
             // It is what the answer was to that failed.
@@ -91,6 +91,7 @@ impl Shard {
         let reward = reply.reward.ok_or_else(|| missing("reward", "a step"))?;
         let reward = reply::reward(&reward, raw)?;
         let (terminated, truncated) = ends(reply)?;
+        self.rows[local].steps += 1;
         self.keep_row_info(local, reply.info.as_ref(), raw)?;
         let ends = terminated || truncated;
         let autoreset = self.autoreset.filter(|_| ends);
@@ -109,7 +110,7 @@ impl Shard {
             return Ok(());
         }
         self.keep_observation(local, &observation, raw)?;
-        self.rows[local].ended = autoreset == Some(Autoreset::NextStep);
+        self.rows[local].ended |= ends;
         self.note_step(local, reward, terminated, truncated);
         self.finish_row(local);
         Ok(())
@@ -126,7 +127,12 @@ impl Shard {
 
     /// The row was reset: its observation and info are in place.
     pub(crate) fn begin_episode(&mut self, local: usize) {
+        let stepped = self.steps_together(local);
         let row = &mut self.rows[local];
+        row.steps = 0u64.wrapping_sub(stepped);
+        if let Task::Reset(task) = &row.task {
+            row.seed = task.seed;
+        }
         row.reset_info.text.clone_from(&row.info.text);
         row.reset_info.arrays = row.info.arrays;
         row.error = None;

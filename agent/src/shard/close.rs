@@ -23,6 +23,7 @@ impl Shard {
         self.creation = None;
         self.batch = None;
         self.stream = Stream::default();
+        self.end_copies();
         for number in 0..self.packs.len() {
             let idle = self.packs[number].asked == Asked::Nothing && self.packs[number].life == Life::Ready;
             if self.packs[number].process.is_none() || !idle {
@@ -65,6 +66,7 @@ impl Shard {
         for number in 0..self.packs.len() {
             self.discard_process(number);
         }
+        self.end_copies();
         let some_left = self.await_ends();
         for pack in &self.packs {
             // Whatever cannot be ended now ends with this process, which is process 1 of its namespace.
@@ -73,6 +75,7 @@ impl Shard {
             }
             let _ = self.isolation.remove_workspace(&pack.identity);
         }
+        self.end_remains();
         self.starts.clean.clear();
         self.starts.dirty.clear();
         self.earliest_us = crate::rows::row::NEVER;

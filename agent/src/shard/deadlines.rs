@@ -21,6 +21,7 @@ impl Shard {
             self.pack_due(number, now_us);
         }
         self.expire_waits(now_us);
+        self.expire_copies(now_us);
         if self.template.deadline_us() <= now_us {
             self.template_due();
         }

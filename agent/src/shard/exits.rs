@@ -45,6 +45,7 @@ impl Shard {
         match owner {
             Owner::Template => self.template_exited(exit),
             Owner::Pack(number) => self.pack_exited(number, exit),
+            Owner::Copy(key) => self.copy_exited(key, exit),
         }
     }
 

@@ -70,7 +70,7 @@ impl Shard {
     }
 
     /// By SIGKILL, itself or the child whose end it passed on as shells do.
-    fn killed(exit: &Exit) -> bool {
+    pub(crate) fn killed(exit: &Exit) -> bool {
         exit.signal == Some(libc::SIGKILL) || exit.code == Some(128 + libc::SIGKILL)
     }
 
@@ -126,6 +126,7 @@ impl Shard {
             self.starts.running -= 1;
             pack.life = Life::Queued { dirty: true };
         }
+        let branching = pack.life == Life::Branching;
         pack.epoch = pack.epoch.wrapping_add(1);
         pack.deadline_us = NEVER;
         pack.ending = false;
@@ -134,6 +135,10 @@ impl Shard {
         let rows = pack.rows.clone();
         if let Some(process) = pack.process.take() {
             self.release(&process);
+        }
+        if branching {
+            self.packs[number].life = Life::Ready;
+            self.sources_ended(&rows);
         }
         for row in &mut self.rows[rows] {
             row.ended = false;

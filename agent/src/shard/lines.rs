@@ -32,6 +32,7 @@ impl Shard {
         }
         if readiness.writable {
             self.flush_pack(number);
+            self.send_more_forks(number);
         }
         if readiness.readable {
             let more = self.read_pack(number, token.source == Source::PackPipes);
@@ -230,6 +231,7 @@ impl Shard {
         match self.packs[number].life {
             Life::Starting => self.hello_answer(number, pipes, line),
             Life::Probe => return self.take_packed_line(number, line, after),
+            Life::Branching => return self.take_branch_line(number, line, after),
             Life::Queued { .. } | Life::Lost | Life::Ready => {}
         }
         Ok(0)

@@ -17,6 +17,7 @@ mod worker;
 
 use crate::batches::batch::Batch;
 use crate::batches::kept::Kept;
+use crate::branches::Branches;
 use crate::channel::request::{Autoreset, AutoresetWish, Start};
 use crate::event_loop::{Poller, Token};
 use crate::isolation::{Exit, Isolation, Program};
@@ -47,6 +48,8 @@ pub(crate) const TURN_BYTES: usize = 256 << 10;
 pub(crate) enum Owner {
     /// The process of a pack.
     Pack(usize),
+    /// A copy that has not taken its place, or a saved state.
+    Copy(u32),
     /// The template.
     Template,
 }
@@ -90,6 +93,8 @@ pub struct Shard {
     pub(crate) batch: Option<Box<Batch>>,
     /// Rows that are out, each on its own.
     pub(crate) stream: Stream,
+    /// Copies on their way, and saved states.
+    pub(crate) branches: Branches,
     pub(crate) kept: Option<Kept>,
     pub(crate) last_seq: u64,
     /// The pool's seed P.
@@ -153,6 +158,7 @@ impl Shard {
             columns: Vec::new(),
             batch: None,
             stream: Stream::default(),
+            branches: Branches::default(),
             kept: None,
             last_seq: 0,
             pool_seed: settings.seed,

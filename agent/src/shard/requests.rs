@@ -65,6 +65,20 @@ impl Shard {
                 self.accept_batch(op)?;
                 self.send(sequence, head, body)
             }
+            "branch" => {
+                self.accept_batch(op)?;
+                self.accept_while_nothing_is_out(op)?;
+                self.begin_branch(sequence, head)
+            }
+            "settle" => {
+                self.accept_while_idle(op)?;
+                self.settle(sequence, head)
+            }
+            "unsettle" => self.unsettle(sequence),
+            "drop" => {
+                self.accept_batch(op)?;
+                self.drop_states(sequence, head)
+            }
             "pack" => self.choose_packing(sequence, &parse::<Packing>(head)?),
             "layout" => {
                 self.accept_batch(op)?;
@@ -79,8 +93,8 @@ impl Shard {
             }
             "start" => Err(RequestError::new("conflict", "received a second start, expected one for each agent")),
             other => Err(RequestError::invalid(format!(
-                "received the operation '{}', expected pack, layout, reset, step, call, send, observe, status, logs or \
-                 close",
+                "received the operation '{}', expected pack, layout, reset, step, call, send, branch, settle, \
+                 unsettle, drop, observe, status, logs or close",
                 other.escape_debug()
             ))),
         }
@@ -88,6 +102,15 @@ impl Shard {
 
     /// Whether something that the rows work on may begin.
     fn accept_batch(&self, op: &str) -> Result<(), RequestError> {
+        self.accept_while_idle(op)?;
+        if self.branches.phase.is_none() {
+            return Ok(());
+        }
+        Err(RequestError::new("pool_busy", format!("received {op} between branch and settle"))
+            .with_hint("send settle or unsettle first"))
+    }
+
+    fn accept_while_idle(&self, op: &str) -> Result<(), RequestError> {
         if self.broken {
             return Err(RequestError::new("conflict", format!("received {op}, but the start failed"))
                 .with_hint("send close, and start a new agent"));

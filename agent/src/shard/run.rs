@@ -106,6 +106,8 @@ impl Shard {
                 }
             }
             Source::PackLog => self.read_log(token),
+            Source::Copy => self.copy_event(token.pack as u32, readiness),
+            Source::CopyLog => self.read_copy_log(token.pack as u32),
             Source::Children => self.children_ended(children.as_raw_fd()),
             Source::Template | Source::TemplatePipes => self.template_event(token, readiness),
             Source::TemplateLog => self.read_template_log(),
@@ -122,6 +124,7 @@ impl Shard {
                 self.expire(now_us);
             }
         }
+        self.advance_branch();
         self.dispatch();
         let answered = self.answer_batch();
         if answered {
@@ -134,6 +137,7 @@ impl Shard {
             let _ = self.worker.flush(&self.poller);
         }
         self.pump_starts(idle || answered || told);
+        self.clean_remains(idle || answered || told);
         self.advance_creation();
     }
 }

@@ -29,7 +29,8 @@ impl Shard {
         let rows: Vec<_> = self
             .packs
             .iter()
-            .filter_map(|pack| Some((pack.identity.row, pack.process.as_ref()?.pid?, pack.identity.clone())))
+            .filter_map(|pack| Some((pack.identity.uid, pack.process.as_ref()?.pid?, pack.identity.clone())))
+            .chain(self.state_processes())
             .collect();
         let template = self.template.process.as_ref().and_then(|process| process.pid);
         let failed = |error: std::io::Error| RequestError::new("internal", format!("memory sample: {error}"));
@@ -63,13 +64,14 @@ impl Shard {
             .map(|row| {
                 let pack = &self.packs[row.pack];
                 // A process belongs to its rows in equal shares.
-                let share = pss.get(&pack.identity.row).map(|bytes| bytes / pack.rows.len() as u64);
+                let share = pss.get(&pack.identity.uid).map(|bytes| bytes / pack.rows.len() as u64);
                 row_status(row, pack, share)
             })
             .collect();
         let mut head = json!({
             "ok": true,
             "rows": rows,
+            "states": self.states_status(&pss),
             "counters": {
                 "late_replies": self.counters.late_replies,
                 "replacements": self.counters.replacements,
@@ -89,7 +91,7 @@ fn row_status(row: &Row, pack: &Pack, pss_bytes: Option<u64>) -> Value {
     let state = match (&row.error, pack.life) {
         (_, Life::Lost) => "lost",
         (Some(_), _) => "failed",
-        (None, Life::Ready) => "ready",
+        (None, Life::Ready | Life::Branching) => "ready",
         (None, _) => "starting",
     };
     json!({

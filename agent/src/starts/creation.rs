@@ -112,6 +112,9 @@ fn isolation(start: &Start) -> Result<Isolation, RequestError> {
     let settings = Settings {
         isolated: start.isolated,
         base_uid: start.base_uid,
+        n: start.n,
+        states: start.states,
+        states_memory: start.states_memory.clone(),
         template_uid: start.template_uid,
         workspace_bytes: start.workspace_bytes,
         workspace_inodes: start.workspace_inodes,

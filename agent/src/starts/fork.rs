@@ -28,7 +28,7 @@ impl Shard {
         let line = self.fork_line(number, forking.id);
         self.packs[number].process = Some(Process::new(LineStream::socket(socket), None, stderr));
         self.template.unanswered.push_back(forking);
-        self.template.unsent.push_back(ForkLine { bytes: line, sent: 0, descriptors: Some((channel, their_stderr)) });
+        self.template.unsent.push_back(ForkLine { bytes: line, sent: 0, descriptors: vec![channel, their_stderr] });
         self.send_forks();
         Ok(())
     }
@@ -117,13 +117,14 @@ impl Shard {
 
 impl ForkLine {
     /// Sends once; true when all of the line is sent. The descriptors go with its first byte.
-    fn send(&mut self, socket: i32) -> io::Result<bool> {
+    pub(crate) fn send(&mut self, socket: i32) -> io::Result<bool> {
         let rest = &self.bytes[self.sent..];
-        self.sent += match &self.descriptors {
-            Some((channel, stderr)) => send_descriptors(socket, rest, &[channel.as_raw_fd(), stderr.as_raw_fd()])?,
-            None => system::write(socket, rest)?,
+        let attached: Vec<i32> = self.descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+        self.sent += match attached.is_empty() {
+            false => send_descriptors(socket, rest, &attached)?,
+            true => system::write(socket, rest)?,
         };
-        self.descriptors = None;
+        self.descriptors.clear();
         Ok(self.sent == self.bytes.len())
     }
 }

@@ -105,6 +105,8 @@ impl Shard {
         pack.packed = (rows > 1 || hello.vector.is_some()).then(Box::default);
         if let Some(process) = &mut pack.process {
             process.takes_raw = has("raw");
+            process.forks_live = has("fork");
+            process.keeps_state = has("state");
         }
         if let Some(creation) = &mut self.creation {
             creation.packable = has("batch");

@@ -45,7 +45,9 @@ impl Shard {
 
     /// True when a reset waits for its process.
     fn is_awaited(&self, number: usize) -> bool {
-        self.rows[self.packs[number].rows.clone()].iter().any(|row| matches!(row.task, Task::AwaitProcess(_)))
+        self.rows[self.packs[number].rows.clone()]
+            .iter()
+            .any(|row| matches!(row.task, Task::AwaitProcess(_) | Task::AwaitRestore))
     }
 
     /// A reset waits for this pack now: moves it to the front.
@@ -62,7 +64,7 @@ impl Shard {
     /// Starts what may start. Cleaning up takes milliseconds of this thread, so at most one pack is cleaned in a turn:
     /// when the loop is idle, after a reply, or because a reset waits for it.
     pub(crate) fn pump_starts(&mut self, spare_time: bool) {
-        if self.broken || self.closing.is_some() {
+        if self.broken || self.closing.is_some() || self.copies_are_made() {
             return;
         }
         if let Some(&number) = self.starts.dirty.front() {
@@ -126,12 +128,16 @@ impl Shard {
         }
         let identity = &self.packs[number].identity;
         let oom_kills_before = self.isolation.oom_kills(identity);
-        let begun = self.isolation.create_workspace(identity);
-        let begun = begun.and_then(|()| if self.starts.by_fork { self.begin_fork(number) } else { self.spawn(number) });
+        let begun = self.isolation.create_workspace(identity).map(|()| self.hold_files(number));
+        let begun = begun.and_then(|files| {
+            let started = if self.starts.by_fork { self.begin_fork(number) } else { self.spawn(number) };
+            started.map(|()| files)
+        });
         match begun {
-            Ok(()) => {
+            Ok(files) => {
                 if let Some(process) = &mut self.packs[number].process {
                     process.oom_kills_before = oom_kills_before;
+                    process.files = files;
                 }
             }
             Err(error) => self.start_failed(number, RowError::new(ErrorKind::Crash, "start", error.to_string())),
@@ -153,6 +159,7 @@ impl Shard {
         for local in pack.rows.clone() {
             match std::mem::replace(&mut self.rows[local].task, Task::None) {
                 Task::AwaitProcess(task) => self.reset_in_new_process(local, task),
+                Task::AwaitRestore => self.set_state(local),
                 other => self.rows[local].task = other,
             }
         }

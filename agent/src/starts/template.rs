@@ -39,8 +39,8 @@ pub(crate) struct Forking {
 pub(crate) struct ForkLine {
     pub(crate) bytes: Vec<u8>,
     pub(crate) sent: usize,
-    /// The child's channel and standard error, until they are sent.
-    pub(crate) descriptors: Option<(OwnedFd, OwnedFd)>,
+    /// The child's channel, its standard error and what else it gets, until they are sent.
+    pub(crate) descriptors: Vec<OwnedFd>,
 }
 
 /// The template and what it was asked for.
