@@ -81,7 +81,8 @@ def _replay(pool: RLPool, now: dict[int, Moment]) -> dict[int, dict[str, Any]]:
     for kind in ("new", "reset"):
         rows = [row for row, moment in now.items() if moment.call[0] == kind]
         if rows:
-            obs = pool.reset(seed=[now[row].call[1] for row in rows], where=rows, hard=kind == "new")
+            seeds = [now[row].call[1] if row in rows else None for row in range(pool.n)]
+            obs = pool.reset(seed=seeds, where=rows, hard=kind == "new")
             seen |= {row: seen_in_reset(pool, obs, row) for row in rows}
     rows = [row for row, moment in now.items() if moment.call[0] == "step"]
     if rows:

@@ -52,10 +52,10 @@ class Rehearsal:
         rows = sorted(self._some_rows() if rows is None else rows)
         continues = self.pool.description["seeds"] == "continue"
         # A new process is seeded whatever the pool's rule; here always by a seed of ours.
-        seeds = [self.random.randrange(1000) if hard or self.random.random() < 0.3 else None for _ in rows]
-        self.log.append(f"reset {rows} {seeds} hard={hard}")
-        obs = self.pool.reset(seed=seeds, where=rows, hard=hard)
-        for row, seed in zip(rows, seeds, strict=True):
+        seeds = {row: self.random.randrange(1000) if hard or self.random.random() < 0.3 else None for row in rows}
+        self.log.append(f"reset {seeds} hard={hard}")
+        obs = self.pool.reset(seed=[seeds.get(row) for row in range(self.pool.n)], where=rows, hard=hard)
+        for row, seed in seeds.items():
             told = seed if seed is not None or continues else self._derived(row)
             before = None if hard else self.rows[row]
             self.rows[row] = self.histories.add(before, ("new" if hard else "reset", told), seen_in_reset(self.pool, obs, row))
@@ -78,7 +78,8 @@ class Rehearsal:
         for row, state in zip(rows, self.pool.save(where=rows), strict=True):
             moment = self.rows[row]
             steps = len(moment.path()) - 1 - moment.path().index(moment.last_reset())
-            assert (state.row, state.step, state.pending) == (row, steps, moment.is_end), self.log[-1]
+            way = "fork" if self.pool.description["packing"]["rows_per_process"] == 1 else "state"
+            assert (state.row, state.step, state.pending, state.way) == (row, steps, moment.is_end, way), self.log[-1]
             self.states.append((state, moment))
         if len(self.states) > STATES_MAX:
             self.drop(len(self.states) - STATES_MAX)

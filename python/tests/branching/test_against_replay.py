@@ -20,7 +20,7 @@ from branching.rehearsal import Rehearsal
 
 SEED = int(os.environ.get("SANDPOOL_TEST_SEED", "20"))
 EXAMPLES = Path(__file__).parents[3] / "examples"
-ROWS, REPLAYED_ROWS, OPERATIONS = 6, 8, 100
+ROWS, REPLAYED_ROWS = 6, 8
 
 COMMANDS = [
     "cat *.py",
@@ -46,6 +46,7 @@ class World(NamedTuple):
     draw_action: Callable[[random.Random], Any]
     comparable: Callable[[Any], Any] = lambda seen: seen
     options: Mapping[str, Any] = MappingProxyType({})
+    operations: int = 100
 
 
 def among(*actions: Any) -> Callable[[random.Random], Any]:
@@ -57,9 +58,9 @@ CARTPOLE = World(EXAMPLES / "cartpole", among(0, 1))
 SOKOBAN = World(EXAMPLES / "sokoban", among(0, 1, 2, 3))
 WORLDS = {
     "stateful": STATEFUL,
-    "stateful, continue": STATEFUL._replace(options={"seeds": "continue"}),
-    "stateful, next_step": STATEFUL._replace(options={"autoreset": "next_step"}),
-    "stateful, same_step": STATEFUL._replace(options={"autoreset": "same_step"}),
+    "stateful, continue": STATEFUL._replace(options={"seeds": "continue"}, operations=50),
+    "stateful, next_step": STATEFUL._replace(options={"autoreset": "next_step"}, operations=50),
+    "stateful, same_step": STATEFUL._replace(options={"autoreset": "same_step"}, operations=50),
     "cartpole": CARTPOLE,
     "cartpole, packed": CARTPOLE._replace(options={"envs_per_process": 3, "seeds": "continue"}),
     "sokoban": SOKOBAN,
@@ -76,7 +77,7 @@ def test_rows_are_what_a_replay_from_scratch_gives(name: str, make: Make) -> Non
     pool = make(world.folder, ROWS, **world.options)
     rehearsal = Rehearsal(pool, SEED, world.draw_action, world.comparable)
     try:
-        rehearsal.run(OPERATIONS)
+        rehearsal.run(world.operations)
         replayed = make(world.folder, REPLAYED_ROWS, **{**world.options, "autoreset": None})
         compared = rehearsal.verify(replayed)
     except BaseException:
