@@ -125,7 +125,7 @@ def save_and_restore(pool: RLPool, seconds: float) -> Samples:
 
 
 def play_prefix(pool: RLPool) -> None:
-    pool.reset(seed=[0], where=[1])
+    pool.reset(seed=[None, 0], where=[1])
     for step in range(PREFIX_STEPS):
         pool.step([step % 2], where=[1])
 
