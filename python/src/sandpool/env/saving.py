@@ -51,6 +51,10 @@ class Saver:
                 return f"{kind.__name__} is no plain object: it has a __reduce__ of its own; give it get_state() and set_state(state)"
         return None
 
+    def is_told(self, environment: Environment) -> bool:
+        """Whether functions or methods say what the state is, and not all attributes of the object."""
+        return self.get_state is not None or _methods_of(environment.target) is not None
+
     def save(self, environment: Environment) -> dict[str, Any]:
         """The state in parts, which `pickle_parts` makes bytes of."""
         parts: dict[str, Any] = {"layers": self.layers_of(environment)}

@@ -183,6 +183,9 @@ class Session:
         live = self.folders is not None and self.folders.branching
         one = served.first
         saved = one is not None and self.saver.refusal(one, packed=served.packed) is None
+        # Where its process can be forked, attributes alone are no copy of an environment: they lose its files and child programs.
+        if one is not None and live and not served.packed and not self.saver.is_told(one):
+            saved = False
         return (*(("fork",) if live else ()), *self.form.features, *(("state",) if saved else ()))
 
     def get_state(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:

@@ -43,8 +43,9 @@ def set_state(session: Session, identity: Any, request: dict[str, Any], raw: byt
     seed = request.get("reseed")
     check_seed(seed)
     parts = _restore(session.saver, row.environment, _read(request.get("state")))
-    set_generators_state(parts["generators"])
-    row.seeded = parts["seeded"]
+    if "generators" in parts:  # a row that shared its process with others has none of its own
+        set_generators_state(parts["generators"])
+        row.seeded = parts["seeded"]
     reseeded = None if seed is None else session.reseed(seed)
     return f'{{"id":{json.dumps(identity)},"ok":true,"reseeded":{json.dumps(reseeded)}}}\n'.encode()
 
