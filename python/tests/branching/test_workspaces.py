@@ -107,7 +107,7 @@ def test_what_stands_in_the_way_of_a_copy_is_named_and_the_row_goes_on(make: Mak
     observations = shell.step(["cat number"] * 2).obs
     assert observations[0] == observations[1]
     perl = make(examples / "guess_perl", 2)
-    with pytest.raises(sandpool.SandpoolError, match="spawned|language") as caught:
+    with pytest.raises(sandpool.SandpoolError, match=r"spawned|language") as caught:
         perl.fork(0, 1)
     assert caught.value.code == "fork_unsupported"
     assert perl.step([50, 50]).errors == {}
