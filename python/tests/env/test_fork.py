@@ -76,7 +76,7 @@ def test_a_template_says_what_it_is_and_its_children_who_they_are(start: Any, tm
         "index": 17,
         "protocol": 1,
         "rows": 1,
-        "features": ["fork", "batch", "state", "raw"],
+        "features": ["fork", "batch", "raw"],
     }
     end(child)
 
