@@ -7,6 +7,7 @@ import {
   NotFoundError,
   RLPool,
   SandpoolError,
+  type SavedState,
 } from "../../src/index.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cuttingProxy.ts";
 import { makePool } from "../support/pools.ts";
@@ -68,7 +69,7 @@ describe("branching", { timeout: 60_000 }, () => {
     const second = await pool.step([1, 1, 1, 1]);
     for (const row of [1, 2]) expect(rowOf(second.observations, row)).toEqual(rowOf(first.observations, row));
     const [one] = states;
-    await pool.restore(one as never, { where: [true, false, false, true] });
+    await pool.restore(one as SavedState, { where: [true, false, false, true] });
     const third = await pool.step([1, 0, 0, 1]);
     expect([0, 3].map((row) => rowOf(third.observations, row))).toEqual(
       [1, 1].map((row) => rowOf(first.observations, row)),

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { jsonActions, until } from "../../fixtures/pool.ts";
+import type { ScriptedAgent } from "../../fixtures/scripted-driver.ts";
 import { fork, openBranchingPools, raw, restore, save, step } from "./support.ts";
 
 let opened: Awaited<ReturnType<typeof openBranchingPools>>;
@@ -61,7 +62,7 @@ test("no shard settles before every shard holds, and everybody else is told that
   const listed = pool.states({ memory: false });
   expect(operations(0)).toEqual(["branch"]);
   const open = opened.driver.agents[1]?.requests.at(-1);
-  opened.agents.branches(opened.driver.agents[1] as never).hold(open?.head as never);
+  opened.agents.branches(opened.driver.agents[1] as ScriptedAgent).hold(open?.head ?? {});
   opened.driver.agents[1]?.answer(open?.sequence as number, { ok: true, way: ["fork"] });
   expect((await forked).obs).toEqual([
     [0, 0],
@@ -146,7 +147,7 @@ test("a save that one sandbox does not survive keeps nothing anywhere, and its n
     message: expect.stringMatching(/sandbox of rows 2 to 3 ended/),
   });
   expect((await pool.states({ memory: false })).states).toEqual([]);
-  expect(opened.agents.branches(opened.driver.agents[0] as never).slots.size).toBe(0);
+  expect(opened.agents.branches(opened.driver.agents[0] as ScriptedAgent).slots.size).toBe(0);
   expect(pool.describe().next_seq).toBe(1);
   opened.agents.interpose = () => undefined;
   expect(await save(pool, 1, [0])).toMatchObject([{ row: 0 }]);

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { parseJson, until } from "../../fixtures/pool.ts";
+import type { ScriptedAgent } from "../../fixtures/scripted-driver.ts";
 import { StreamClient } from "../../fixtures/stream-client.ts";
 import { fork, openBranchingPools, raw, restore, save, step } from "./support.ts";
 
@@ -54,7 +55,19 @@ test("a save is repeated by its number and makes no second states", async () => 
   expect((await pool.states({ memory: false })).states).toEqual(
     (parseJson(first) as unknown as { states: unknown[] }).states,
   );
-  expect(opened.agents.branches(opened.driver.agents[0] as never).slots.size).toBe(2);
+  expect(opened.agents.branches(opened.driver.agents[0] as ScriptedAgent).slots.size).toBe(2);
+});
+
+test("states are listed in the order of their rows, whichever sandbox answered first", async () => {
+  const pool = await opened.pools.create({ n: 4, shards: 2 });
+  opened.agents.interpose = (head, agent) => (head.op === "settle" && agent.first === 0 ? null : undefined);
+  const saved = save(pool, 1);
+  const [first, second] = opened.driver.agents as [ScriptedAgent, ScriptedAgent];
+  await until(() => [first, second].every(({ requests }) => requests.at(-1)?.head.op === "settle"));
+  const { head, sequence } = first.requests.at(-1) as ScriptedAgent["requests"][number];
+  first.answer(sequence, opened.agents.answer(head, Buffer.alloc(0), first)?.head ?? {});
+  expect((await saved).map(({ row }) => row)).toEqual([0, 1, 2, 3]);
+  expect((await pool.states({ memory: false })).states.map(({ row }) => row)).toEqual([0, 1, 2, 3]);
 });
 
 test("dropped states are gone; what is unknown is left out, and their slots are used again", async () => {
@@ -67,7 +80,7 @@ test("dropped states are gone; what is unknown is left out, and their slots are 
   });
   expect(pool.describe().next_seq).toBe(2);
   await save(pool, 2, [0]);
-  expect([...opened.agents.branches(opened.driver.agents[0] as never).slots.keys()].sort()).toEqual([0, 1, 2]);
+  expect([...opened.agents.branches(opened.driver.agents[0] as ScriptedAgent).slots.keys()].sort()).toEqual([0, 1, 2]);
   expect((await pool.drop(null)).slice(0, 2)).toEqual([a, c]);
   expect((await pool.states({ memory: false })).states).toEqual([]);
   expect(await pool.drop(null)).toEqual([]);
