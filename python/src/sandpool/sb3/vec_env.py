@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from sandpool.errors import InvalidTypeError, InvalidValueError, RowsFailedError
+from sandpool.pool.frames import Frames
 from sandpool.pool.report import Reporter
 from sandpool.pool.rlpool import RLPool
 from sandpool.sb3 import calls
@@ -162,6 +163,7 @@ class SB3VecEnv(BranchedVecEnv):
         self._background: Background | None = None
         self._reporter = Reporter(raises=errors == "raise")
         self._rows = Rows(pool, *spaces)
+        self._frames = Frames()
         super().__init__(pool.n, *spaces)
         # The frame rate, say, which the base class leaves out; it has set the render modes.
         self.metadata: dict[str, Any] = {**pool.description["metadata"], **self.metadata}
@@ -295,8 +297,8 @@ class SB3VecEnv(BranchedVecEnv):
         return calls.is_wrapped(self._pool, wrapper_class, rows_of(indices, self._pool.n))
 
     def get_images(self) -> list[Any]:
-        """Return what each environment renders, None for each if the render mode is not ``rgb_array``."""
+        """Return what each environment renders, black for a failed one; None for each if the render mode is not ``rgb_array``."""
         if self.render_mode != "rgb_array":
             warnings.warn(f"The render mode is {self.render_mode!r}; get_images() needs 'rgb_array'.", UserWarning, stacklevel=2)
             return [None] * self._pool.n
-        return self.env_method("render")
+        return calls.render_frames(self._pool, self._frames)
