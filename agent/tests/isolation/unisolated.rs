@@ -11,6 +11,9 @@ fn settings(workspaces: Option<PathBuf>) -> Settings {
     Settings {
         isolated: false,
         base_uid: 10_000,
+        n: 8,
+        states: 16,
+        states_memory: None,
         template_uid: 1000,
         workspace_bytes: 1 << 20,
         workspace_inodes: 100,
