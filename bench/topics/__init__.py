@@ -1,6 +1,6 @@
 """One module a topic; each prints a table and returns its figures."""
 
-from bench.topics import asynchronous, frames, memory, node_cpu, packed, resets, roundtrip, start, steps, straggler, vectorized
+from bench.topics import asynchronous, branching, frames, memory, node_cpu, packed, resets, roundtrip, start, steps, straggler, vectorized
 
 TOPICS = {
     "steps": steps.run,
@@ -14,4 +14,5 @@ TOPICS = {
     "resets": resets.run,
     "straggler": straggler.run,
     "memory": memory.run,
+    "branching": branching.run,
 }

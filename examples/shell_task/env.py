@@ -92,7 +92,8 @@ class ShellTask:
         self.commands = 0
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder = Path.cwd() / "task"
+        # Relative: a fork of this environment has a workspace of its own.
+        self.folder = Path("task")
         self.folder.mkdir()
         (self.folder / self.task["program"]).write_text(self.task["source"])
         return {"output": self.task["goal"], "exit_code": 0}, {"task": number}

@@ -40,6 +40,7 @@ def reply(
     failed: list[int] | None = None,
     results: list[Any] | None = None,
     stragglers: list[int] | None = None,
+    **more: Any,
 ) -> bytes:
     fields = []
     if isinstance(obs, np.ndarray):
@@ -56,7 +57,7 @@ def reply(
         fields.append(json_field("results", results))
     fields.append(json_field("infos", infos or {}))
     timing = {"worker_ms": 1.5, "slowest_ms": 0.5, "slowest_row": 0, "stragglers": stragglers or []}
-    members = {"rows": 0, "failed": failed or [], "timing": timing, **({} if seq is None else {"seq": seq})}
+    members = {"rows": 0, "failed": failed or [], "timing": timing, **({} if seq is None else {"seq": seq}), **more}
     return message(members, fields)
 
 

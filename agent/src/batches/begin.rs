@@ -103,15 +103,25 @@ impl Shard {
         self.kept = None;
         self.last_seq = batch.seq;
         batch.late_before = self.counters.late_replies;
-        for (slot, local) in batch.message.rows.iter().enumerate() {
-            let row = &mut self.rows[*local];
-            row.slot = slot;
-            row.task = Task::None;
-            row.info.clear();
-            row.result.clear();
+        if self.steps_all(&batch) {
+            for number in 0..self.packs.len() {
+                if !self.is_quiet(number) {
+                    self.packs[number].rows.clone().for_each(|local| self.prepare_row(local, local));
+                }
+            }
+        } else {
+            batch.message.rows.iter().enumerate().for_each(|(slot, local)| self.prepare_row(*local, slot));
         }
         self.batch = Some(batch);
         self.dispatch();
+    }
+
+    fn prepare_row(&mut self, local: usize, slot: usize) {
+        let row = &mut self.rows[local];
+        row.slot = slot;
+        row.task = Task::None;
+        row.info.clear();
+        row.result.clear();
     }
 
     /// Local numbers of the selected rows.

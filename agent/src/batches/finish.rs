@@ -45,6 +45,15 @@ impl Shard {
         }
     }
 
+    /// All rows of a quiet process have what the batch wanted.
+    pub(crate) fn finish_quiet_rows(&mut self, number: usize, rows: &[usize]) {
+        let took_us = system::now_us().saturating_sub(self.packs[number].sent_us);
+        if let (Some(batch), Some(last)) = (&mut self.batch, rows.last()) {
+            batch.done += rows.len();
+            batch.outcomes.note_time(self.rows[*last].index, took_us);
+        }
+    }
+
     /// Those of the rows of a message that a closure names have what the batch wanted.
     pub(crate) fn finish_rows(&mut self, number: usize, rows: &[usize], finished: &dyn Fn(usize) -> bool) {
         let took_us = system::now_us().saturating_sub(self.packs[number].sent_us);

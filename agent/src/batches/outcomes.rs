@@ -46,7 +46,8 @@ impl Outcomes {
     pub(crate) fn add_flags(&self, columns: &mut Columns, encoding: Encoding) {
         if encoding == Encoding::Binary {
             columns.add("rewards", false, |out| {
-                out.extend(self.rewards.iter().flat_map(|reward| reward.to_le_bytes()));
+                out.reserve(8 * self.rewards.len());
+                self.rewards.iter().for_each(|reward| out.extend_from_slice(&reward.to_le_bytes()));
             });
             columns.add("terminated", false, |out| out.extend_from_slice(&self.terminated));
             columns.add("truncated", false, |out| out.extend_from_slice(&self.truncated));

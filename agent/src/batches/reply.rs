@@ -57,6 +57,7 @@ impl Shard {
         if outcomes.rewards.len() == rows.len() {
             outcomes.add_flags(&mut columns, encoding);
         }
+        let rows = if self.has_no_infos(encoding) { &[] } else { rows };
         let rows = rows.iter().map(|local| &self.rows[*local]);
         add_infos(&mut columns, encoding, rows.map(|row| (row, &row.info)));
         columns

@@ -24,7 +24,7 @@ impl Shard {
             };
             let number = self.rows[*first].pack;
             let end_row = self.packs[number].rows.end;
-            let end = begin + batch.message.rows[begin..].iter().take_while(|local| **local < end_row).count();
+            let end = begin + batch.message.rows[begin..].partition_point(|local| *local < end_row);
             if begin > batch.done && end - batch.done > limit {
                 return;
             }
@@ -34,6 +34,9 @@ impl Shard {
     }
 
     fn dispatch_pack(&mut self, number: usize, slots: Range<usize>) {
+        if self.ask_quietly(number, &slots) {
+            return;
+        }
         let part = slots.len() < self.packs[number].rows.len();
         let may_reset = self.may_reset(number);
         for slot in slots {

@@ -68,6 +68,7 @@ impl Shard {
 
     /// The whole message failed. A vectorised environment is made anew then, so that none of its rows goes on.
     pub(crate) fn whole_error(&mut self, number: usize, asked: Asked, rows: &[usize], member: &Member<'_>) {
+        self.rouse(number);
         let error = self.row_error(number, asked, ReportedError::parse(member.text));
         if matches!(error.kind, ErrorKind::Oom | ErrorKind::Protocol) {
             self.packs[number].asked = asked;

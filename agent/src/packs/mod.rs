@@ -10,6 +10,7 @@ mod infos;
 mod layout;
 mod observations;
 mod queue;
+mod quiet;
 mod resets;
 mod steps;
 mod whole;

@@ -26,8 +26,26 @@ impl Shard {
         if member.text.first() == Some(&b'[') {
             return self.keep_each(rows, member, raw, failures, op);
         }
-        let Some(Layout::Array { fields, tree }) = &self.layout else {
+        if !matches!(self.layout, Some(Layout::Array { .. })) {
             return self.keep_unstacked(rows, member, raw, failures);
+        }
+        self.keep_stacked(rows, member, raw, failures)?;
+        for (place, local) in rows.iter().enumerate() {
+            self.rows[*local].observed |= !has_failed(failures, place);
+        }
+        Ok(())
+    }
+
+    /// Copies a stack into the columns of an array pool.
+    pub(super) fn keep_stacked(
+        &mut self,
+        rows: &[usize],
+        member: &Member<'_>,
+        raw: &[u8],
+        failures: &Failures,
+    ) -> Result<(), Fault> {
+        let Some(Layout::Array { fields, tree }) = &self.layout else {
+            return Ok(());
         };
         let blocks = stack::blocks(fields, tree, rows.len(), member.text, raw)?;
         let all = self.rows.len();
@@ -39,9 +57,6 @@ impl Shard {
                 let target = rows[from] * row_bytes..(rows[from] + to - from) * row_bytes;
                 column[target].copy_from_slice(&block[from * row_bytes..to * row_bytes]);
             }
-        }
-        for (place, local) in rows.iter().enumerate() {
-            self.rows[*local].observed |= !has_failed(failures, place);
         }
         Ok(())
     }

@@ -19,7 +19,13 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
-    fn take(&mut self, count: usize, failures: &Failures, reply: &PackedReply<'_>, raw: &[u8]) -> Result<(), Fault> {
+    pub(super) fn take(
+        &mut self,
+        count: usize,
+        failures: &Failures,
+        reply: &PackedReply<'_>,
+        raw: &[u8],
+    ) -> Result<(), Fault> {
         let skip = |place: usize| has_failed(failures, place);
         let reward = needed(reply.reward, "reward", "a step")?;
         packed::rewards(&reward, raw, count, &skip, &mut self.rewards)?;
@@ -37,12 +43,16 @@ impl Outcomes {
 
     /// True where the episode ended.
     #[inline]
-    fn ended(&self, place: usize) -> bool {
+    pub(super) fn ended(&self, place: usize) -> bool {
         self.terminated[place] | self.truncated[place] != 0
     }
 
-    fn any_ended(&self) -> bool {
+    pub(super) fn any_ended(&self) -> bool {
         self.terminated.iter().chain(&self.truncated).any(|flag| *flag != 0)
+    }
+
+    pub(super) fn are_finite(&self) -> bool {
+        self.rewards.iter().all(|reward| reward.is_finite())
     }
 }
 
@@ -55,12 +65,27 @@ impl Shard {
         reply: &PackedReply<'_>,
         raw: &[u8],
     ) -> Result<(), Fault> {
-        let mut failures = self.failures_in(number, Asked::Step, rows, reply)?;
         let mut outcomes = std::mem::take(&mut self.outcomes);
-        let taken = outcomes.take(rows.len(), &failures, reply, raw);
-        let taken = taken.and_then(|()| self.take_steps(number, rows, reply, raw, &mut failures, &outcomes));
+        let taken = self.take_quietly(number, rows, reply, raw, &mut outcomes);
+        let taken = taken.and_then(|quiet| match quiet {
+            true => Ok(()),
+            false => self.take_loudly(number, rows, reply, raw, &mut outcomes),
+        });
         self.outcomes = outcomes;
-        taken?;
+        taken
+    }
+
+    fn take_loudly(
+        &mut self,
+        number: usize,
+        rows: &[usize],
+        reply: &PackedReply<'_>,
+        raw: &[u8],
+        outcomes: &mut Outcomes,
+    ) -> Result<(), Fault> {
+        let mut failures = self.failures_in(number, Asked::Step, rows, reply)?;
+        outcomes.take(rows.len(), &failures, reply, raw)?;
+        self.take_steps(number, rows, reply, raw, &mut failures, outcomes)?;
         self.fail_rows(number, failures.into_iter().map(|(place, error)| (rows[place], error)).collect());
         Ok(())
     }
@@ -79,11 +104,11 @@ impl Shard {
         self.keep_observations(rows, &observations, raw, failures, "step")?;
         self.note_steps(rows, outcomes);
         self.count_steps(number, rows);
-        if !outcomes.rewards.iter().all(|reward| reward.is_finite()) {
+        if !outcomes.are_finite() {
             self.warn_of_rewards(rows, failures, outcomes);
         }
         if self.vector.is_some() {
-            self.note_own_autoresets(rows, outcomes);
+            self.note_own_autoresets(rows, outcomes, 0..rows.len());
         } else if let Some(mode) = self.autoreset {
             for (place, local) in rows.iter().enumerate() {
                 if !outcomes.ended(place) || has_failed(failures, place) {
@@ -107,6 +132,9 @@ impl Shard {
         let resets = self.vector.is_none() && self.autoreset == Some(Autoreset::SameStep);
         let waits = |place: usize| has_failed(failures, place) || (resets && outcomes.ended(place));
         self.finish_rows(number, rows, &|place| !waits(place));
+        if failures.is_empty() && rows.len() == self.packs[number].rows.len() {
+            self.become_quiet(number, reply, outcomes);
+        }
         Ok(())
     }
 
@@ -119,10 +147,15 @@ impl Shard {
     }
 
     /// A vectorised environment resets its rows itself; they count as resets of theirs.
-    fn note_own_autoresets(&mut self, rows: &[usize], outcomes: &Outcomes) {
+    pub(super) fn note_own_autoresets(
+        &mut self,
+        rows: &[usize],
+        outcomes: &Outcomes,
+        places: impl Iterator<Item = usize>,
+    ) {
         let stepped = rows.first().map_or(0, |local| self.steps_together(*local));
-        for (place, local) in rows.iter().enumerate() {
-            let row = &mut self.rows[*local];
+        for place in places {
+            let row = &mut self.rows[rows[place]];
             let begins = match self.autoreset {
                 None => {
                     row.ended |= outcomes.ended(place);

@@ -78,6 +78,12 @@ pub struct Packed {
     pub resets: Vec<usize>,
     /// Rows that wait to be called.
     pub calls: Vec<usize>,
+    /// The last batch that left nothing behind in its rows; see `packs/quiet.rs`.
+    pub quiet_seq: Option<u64>,
+    /// True while its rows are stepped without being told so themselves.
+    pub asleep: bool,
+    /// Of a quiet process: rows whose episode has ended.
+    pub ended: Vec<usize>,
     /// Rows that wait for a state of another time.
     pub restores: Vec<usize>,
     /// Steps of all its rows together; the steps of a row's episode are counted from it.

@@ -16,6 +16,7 @@ impl Shard {
         if self.packs[number].life == Life::Starting {
             return self.start_failed(number, error);
         }
+        self.rouse(number);
         let (error, _) = self.with_evidence(number, error);
         if self.is_probe(number) {
             return self.probe_failed(number, &error);

@@ -68,6 +68,7 @@ impl Shard {
     }
 
     fn note_out(&mut self, message: &Rc<Message>) {
+        self.forget_quiet();
         let stream = &mut self.stream;
         stream.out.resize_with(self.rows.len(), || None);
         if stream.count == 0 {

@@ -18,7 +18,9 @@ const numbered = { seq: Sequence, client: Type.Optional(Client) };
 export const ForkRequest = Type.Object(
   {
     ...numbered,
-    pairs: Type.Array(Type.Tuple([Index, Index]), { description: "source row and target row; targets are unique" }),
+    pairs: Type.Array(Type.Tuple([Index, Index], { maxItems: 2 }), {
+      description: "source row and target row; targets are unique",
+    }),
     reseed: Type.Optional(Reseed),
   },
   { additionalProperties: false },
@@ -31,7 +33,9 @@ export type SaveRequest = Static<typeof SaveRequest>;
 export const RestoreRequest = Type.Object(
   {
     ...numbered,
-    pairs: Type.Array(Type.Tuple([StateId, Index]), { description: "state and target row; targets are unique" }),
+    pairs: Type.Array(Type.Tuple([StateId, Index], { maxItems: 2 }), {
+      description: "state and target row; targets are unique",
+    }),
     reseed: Type.Optional(Reseed),
   },
   { additionalProperties: false },

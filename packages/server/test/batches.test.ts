@@ -67,6 +67,58 @@ describe("a batch", () => {
     expect((await server.send({ path: `/v1/pools/${id}/observations` })).json.echo).toEqual({ op: "observations" });
   });
 
+  test("fork, restore and save arrive with their members; a save makes something, so it answers 201", async () => {
+    const server = await startTestServer();
+    const id = await server.createPool();
+    const fork = { seq: 1, client: "c", pairs: [[0, 1]], reseed: [null] };
+    const forked = await server.post(`/v1/pools/${id}/fork`, fork);
+    expect([forked.status, forked.json.echo]).toEqual([200, { ...fork, op: "fork" }]);
+    const restore = { seq: 2, pairs: [["st_x", 1]], reseed: true };
+    expect((await server.post(`/v1/pools/${id}/restore`, restore)).json.echo).toEqual({ ...restore, op: "restore" });
+    const binary = await server.post(`/v1/pools/${id}/fork`, fork, { accept: BINARY });
+    expect(decodeBatch(binary.bytes).map.echo).toEqual({ ...fork, op: "fork" });
+    const save = { seq: 3, where: [true, false, false, true] };
+    const saved = await server.post(`/v1/pools/${id}/states`, save, { accept: BINARY });
+    expect([saved.status, saved.json.echo]).toEqual([201, { ...save, op: "save" }]);
+    const metrics = (await server.send({ path: "/metrics" })).bytes.toString();
+    for (const [operation, rows] of [
+      ["fork", 2],
+      ["restore", 1],
+      ["save", 2],
+    ]) {
+      expect(metrics).toContain(`sandpool_rows_total{operation="${operation}"} ${rows}`);
+    }
+  });
+
+  test.each([
+    ["fork", { seq: 1 }, /the body is .*pairs/],
+    ["fork", { seq: 1, pairs: [[0]] }, /^pairs.0/],
+    ["fork", { seq: 1, pairs: [[0, 1, 2]] }, /^pairs.0/],
+    ["fork", { seq: 1, pairs: [["st_x", 1]] }, /^pairs.0.0 is "st_x"/],
+    ["fork", { seq: 1, pairs: [], reseed: false }, /^reseed is false/],
+    ["restore", { seq: 1, pairs: [[0, 1]] }, /^pairs.0.0 is 0/],
+    ["states", { seq: 1, rows: [0] }, /must not have "rows"/],
+  ])("%s that does not fit is refused, naming what was received: %j", async (name, body, message) => {
+    const server = await startTestServer();
+    const id = await server.createPool();
+    const reply = await server.post(`/v1/pools/${id}/${name}`, body);
+    expect([reply.status, reply.json.error?.code]).toEqual([400, "invalid_request"]);
+    expect(reply.json.error?.message).toMatch(message);
+  });
+
+  test("saved states are listed and dropped; what to drop must be said", async () => {
+    const server = await startTestServer();
+    const path = `/v1/pools/${await server.createPool()}/states`;
+    expect((await server.send({ path })).json).toEqual({ states: [], limits: { states: 0, bytes: 2 } });
+    expect((await server.send({ path: `${path}?memory=true` })).json.limits).toEqual({ states: 1, bytes: 2 });
+    const drop = (states: unknown) => server.send({ method: "DELETE", path, body: JSON.stringify({ states }) });
+    expect((await drop(["st_a"])).json).toEqual({ dropped: ["st_a"] });
+    expect((await drop(null)).json).toEqual({ dropped: ["st_all"] });
+    for (const reply of [await drop([1]), await drop("all"), await server.send({ method: "DELETE", path })]) {
+      expect([reply.status, reply.json.error?.code]).toEqual([400, "invalid_request"]);
+    }
+  });
+
   test.each([
     [{ actions: [] }, /the body is .*seq/],
     [{ seq: 0, actions: [] }, /^seq is 0, must be >= 1/],

@@ -65,6 +65,7 @@ function hostLimits({ limits }: HostReport): {
 function poolLimits(limits: WorkerLimits): Record<string, unknown> {
   return {
     n_max: limits.rowsMax,
+    environment_processes_max: limits.processesMax,
     pools_max: limits.poolsMax,
     shards_max: limits.shardsMax,
     request_bytes: limits.requestBytes,

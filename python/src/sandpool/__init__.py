@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         AuthenticationError,
         ConnectionLostError,
         EnvironmentFailedError,
+        ForkUnsupportedError,
         InvalidTypeError,
         InvalidValueError,
         LimitError,
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
         SandpoolWarning,
         ServerFailedError,
         ServerTimeoutError,
+        StateLostError,
+        StateNotFoundError,
     )
     from sandpool.pool.result import CallResult, StepResult
     from sandpool.pool.rlpool import RLPool
+    from sandpool.pool.state import State
     from sandpool.stream.results import ReceivedResult
 
 __version__ = "0.1.0"
@@ -46,6 +50,7 @@ __all__ = [
     "CallResult",
     "ConnectionLostError",
     "EnvironmentFailedError",
+    "ForkUnsupportedError",
     "InvalidTypeError",
     "InvalidValueError",
     "LimitError",
@@ -66,6 +71,9 @@ __all__ = [
     "SandpoolWarning",
     "ServerFailedError",
     "ServerTimeoutError",
+    "State",
+    "StateLostError",
+    "StateNotFoundError",
     "StepResult",
     "__version__",
 ]
@@ -76,6 +84,7 @@ _HOMES = {
     "CallResult": "sandpool.pool.result",
     "ReceivedResult": "sandpool.stream.results",
     "AsyncRLPool": "sandpool.aio.pool",
+    "State": "sandpool.pool.state",
 }
 
 

@@ -6,9 +6,12 @@ A message says what was received and what was expected; `hint` says what to do. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sandpool.escape import escape_untrusted
+
+if TYPE_CHECKING:
+    from sandpool.pool.state import State
 
 
 class SandpoolWarning(UserWarning):
@@ -90,6 +93,23 @@ class ReplyError(SandpoolError):
     default_code = "protocol_violation"
 
 
+class _OfStates:
+    """Gives errors that name states by their ids the State objects that the caller had given.
+
+    Attributes:
+        given_states: those, by id.
+    """
+
+    details: dict[str, Any]
+    given_states: Mapping[str, State] = {}
+
+    @property
+    def states(self) -> list[State | str]:
+        """The states it is about."""
+        ids = self.details.get("states")
+        return [self.given_states.get(key, key) for key in map(str, ids)] if isinstance(ids, list) else []
+
+
 class AuthenticationError(SandpoolError, PermissionError):
     """The key is missing, wrong or not allowed to do this."""
 
@@ -106,6 +126,43 @@ class NotFoundError(SandpoolError, LookupError):
     """No such pool, archive or route for this key."""
 
     default_code = "not_found"
+
+
+class ForkUnsupportedError(_OfStates, RequestRefusedError):
+    """Rows or states could not be copied, or the program of a new pool cannot be forked. Nothing has changed."""
+
+    default_code = "fork_unsupported"
+
+    @property
+    def sources(self) -> list[tuple[int | State | str, list[dict[str, Any]]]]:
+        """What could not be copied, a row or a state, each with what stood in the way, such as ``{"threads": 3, "names": ["openblas"]}``.
+
+        Names come from the sandbox: escape them before you print them, as the message is. Empty where it is about a pool's program.
+        """
+        sources = self.details.get("sources")
+        described = [source for source in sources if isinstance(source, dict)] if isinstance(sources, list) else []
+        return [(self._source(source), list(source.get("blockers") or [])) for source in described]
+
+    @property
+    def states(self) -> list[State | str]:
+        """The states among `sources`."""
+        return [source for source, _ in self.sources if not isinstance(source, int)]
+
+    def _source(self, source: dict[str, Any]) -> int | State | str:
+        row, state = source.get("row"), str(source.get("state"))
+        return row if isinstance(row, int) else self.given_states.get(state, state)
+
+
+class StateNotFoundError(_OfStates, NotFoundError):
+    """The pool has no such states: they were dropped, or never were its own. Nothing has changed."""
+
+    default_code = "state_not_found"
+
+
+class StateLostError(_OfStates, SandpoolError):
+    """The states ended by themselves, out of memory say, or with their sandbox. Nothing has changed."""
+
+    default_code = "state_lost"
 
 
 class PoolBusyError(SandpoolError):
@@ -205,6 +262,9 @@ _BY_CODE: dict[str, type[SandpoolError]] = {
     "pool_sequence": PoolSequenceError,
     "pool_lost": PoolLostError,
     "pool_closed": PoolLostError,
+    "fork_unsupported": ForkUnsupportedError,
+    "state_not_found": StateNotFoundError,
+    "state_lost": StateLostError,
 }
 
 _BY_STATUS: dict[int, type[SandpoolError]] = {

@@ -53,6 +53,14 @@ FAULTY = """
             return {"text": "\\ud800"}
         def wrong_info(self):
             return 7
+        def deep(self):
+            return self.nested(62)
+        def just_as_deep_as_may_be(self):
+            return self.nested(61)
+        def nested(self, times):
+            return {"in": self.nested(times - 1)} if times else {"brackets": "[{[{\\\"" * 99}
+        def large(self):
+            return {"text": "x" * (17 << 20)}
         def mask(self):
             return {"action_mask": np.array([1, 0, 1], np.int8)}
         def clock_is_free(self):

@@ -28,7 +28,8 @@ LIVE = """
         def show(self, code):
             return eval(code, globals())
 
-    serve(Env(){more})
+    instance = Env()
+    serve(instance{more})
 """
 
 

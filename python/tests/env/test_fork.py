@@ -300,7 +300,7 @@ def test_a_fork_may_have_several_rows_the_first_of_which_the_template_made(start
     template.template(config={"a": 1})
     child = fork(template, 10, tmp_path, rows=3)
     assert child.first is not None
-    assert (child.first["rows"], child.first["index"], child.first["features"]) == (3, 10, ["fork", "batch", "raw"])
+    assert (child.first["rows"], child.first["index"], child.first["features"]) == (3, 10, ["fork", "batch", "state", "raw"])
     reply = child.reset_rows([1, 2, 3])
     assert [made for made, *_ in reply["obs"]] == [template.process.pid, pid_of(child), pid_of(child)]
     assert {pid for _, pid, _ in reply["obs"]} == {pid_of(child)}

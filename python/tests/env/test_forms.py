@@ -45,7 +45,7 @@ def test_a_gymnasium_environment_is_served_whole(start: Any, given: str) -> None
     assert hello["observation_space"]["dtype"] == "<f4"
     assert hello["metadata"] == {"render_modes": ["ansi"], "render_fps": 4}
     assert (hello["render_mode"], hello["spec"]) == ("ansi", None)
-    assert hello["features"] == (["batch", "raw", "render"] if "make=" in given else ["raw", "render"])
+    assert hello["features"] == [*(["batch"] if "make=" in given else []), "state", "raw", "render"]
     first = program.reset(7)
     assert first["info"] == {"seed": 7}
     assert first["obs"] == program.reset(7)["obs"]

@@ -90,6 +90,8 @@ def test_infos_are_those_that_are_not_empty_and_keep_their_dtypes(start: Any) ->
         ("memory", "oom", ""),
         ("wrong_info", "exception", "info is 7"),
         ("surrogate", "exception", "lone surrogate"),
+        ("deep", "protocol", "nested deeper than 62"),
+        ("large", "protocol", "more than a row's share of 16777216"),
         ("missing", "exception", "no attribute 'missing'"),
     ],
 )
@@ -107,6 +109,17 @@ def test_a_row_that_raises_is_alone_and_its_next_reset_makes_it_anew(start: Any,
     assert program.reset_rows([None, 4, None])["obs"].tolist() == [[0, 1, 0], [1, 2, 0], [2, 1, 0]]
     made, closed = program.call_rows("call", "tell")["results"][0]
     assert (made, closed) == ([(0, 1), (1, 2), (2, 1)], [[1, 1]])
+
+
+def test_a_result_that_does_not_fit_a_line_is_its_rows_own(start: Any) -> None:
+    program = begin(start, SERVED, 2)
+    program.reset_rows([1, 2])
+    deepest = program.step_rows(["", "just_as_deep_as_may_be"])
+    assert "errors" not in deepest
+    assert str(deepest["infos"]["1"]).count("'in'") == 61
+    reply = program.call_rows("call", "deep", rows=[0])
+    assert reply["errors"]["0"]["kind"] == "protocol"
+    assert program.step_rows([""], [1])["reward"].tolist() == [2.0]
 
 
 def test_an_exception_in_reset_is_answered_by_a_new_object_once(start: Any) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from env.test_rows import begin
 from sandpool.env.encoding import Output
-from sandpool.env.stack import MisfitError, Stack
+from sandpool.env.row_text import MisfitError
+from sandpool.env.stack import Stack
 
 np = pytest.importorskip("numpy")
 spaces = pytest.importorskip("gymnasium").spaces
@@ -135,6 +136,17 @@ def test_what_does_not_fit_is_refused_with_what_would(space: Any, value: Any, sa
     with pytest.raises(MisfitError, match=said) as caught:
         stacked(space, [value])
     assert caught.value.sandpool_kind == "protocol"
+
+
+def test_a_refused_value_of_a_list_leaves_no_bytes_behind() -> None:
+    output = Output()
+    stack = Stack(None, 2, output)
+    stack.put(0, np.arange(2000.0))
+    with pytest.raises(MisfitError, match="33554484 bytes are more than a row's share"):
+        stack.put(1, {"a": np.zeros(1 << 22), "b": 1})
+    with pytest.raises(TypeError):
+        stack.put(1, [np.zeros(9999), object()])
+    assert output.size == sum(len(bytes(chunk)) for chunk in output.chunks) == 16_000
 
 
 SHARED = """

@@ -117,7 +117,7 @@ def test_odd_arrays_become_what_they_hold() -> None:
     record = np.array([(1, 2.5)], [("a", "<i4"), ("$b", "<f8")])
     assert decode(encode(record)) == {"a": np.array([1], "i4"), "$b": np.array([2.5])}
     assert decode(encode(record[0])) == {"a": 1, "$b": 2.5}
-    assert encode(np.ma.masked_array([1, 2], [0, 1]))["$nd"][1] == [2]
+    assert encode(np.ma.masked_array([1, 2], [0, 1])) == encode(np.array([1, 2]))  # the data, as numpy.asarray has it
     if hasattr(np, "dtypes") and hasattr(np.dtypes, "StringDType"):
         assert encode(np.array(["long", "x"], np.dtypes.StringDType())) == ["long", "x"]
 

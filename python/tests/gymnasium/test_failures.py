@@ -137,6 +137,19 @@ def test_every_row_may_fail_at_once(make: Make, mode: str, layout: int) -> None:
     assert envs.step([0, 0, 0, 0])[0].tolist() == [[envs.step([0] * 4)[0][0, 0], 1]] * 4
 
 
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("mode", MODES)
+def test_frames_and_calls_go_on_while_a_row_is_failed(make: Make, mode: str, fault: int) -> None:
+    envs = faulty(make, mode, 2)
+    envs.reset(seed=0)
+    white = envs.render()
+    envs.step([fault, 0])
+    frames = envs.render()
+    replaced = mode == "SameStep"
+    assert_same(frames, (white[0] if replaced else np.zeros_like(white[0]), white[1]))
+    assert envs.call("double", 2) == (4 if replaced else None, 4)
+
+
 def test_a_packed_row_that_raises_fails_alone(make: Make) -> None:
     envs = faulty(make, "SameStep", 3, envs_per_process=3)
     envs.reset(seed=0)

@@ -119,6 +119,12 @@ class Faulty(gymnasium.Env):
         self.steps += 1
         return self._observe(), 1.0, action == 6, action == 7, {}
 
+    def render(self) -> np.ndarray:
+        return np.full((2, 3, 3), 255, np.uint8)
+
+    def double(self, number: int) -> int:
+        return 2 * number
+
     def _observe(self) -> np.ndarray:
         return np.array([self.episodes, self.steps], np.float32)
 

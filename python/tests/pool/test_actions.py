@@ -39,6 +39,26 @@ def test_numbers_of_one_dtype_and_shape_go_as_one_array(actions: object, dtype: 
 
 
 @pytest.mark.parametrize(
+    ("actions", "dtype"),
+    [
+        (np.arange(4096) % 2, "|i1"),
+        (np.arange(4096) % 256 - 128, "|i1"),
+        (np.arange(4096) % 2 * 128, "<i8"),
+        (np.arange(4096) % 2 + 2**40, "<i8"),
+        (np.arange(4096).astype(np.uint16), "<u2"),
+        (np.arange(8192) % 2 == 0, "|b1"),
+        (np.arange(1000) % 2, "<i8"),
+    ],
+)
+def test_many_actions_of_a_discrete_space_go_as_bytes_where_that_loses_nothing(actions: np.ndarray, dtype: str) -> None:
+    array = read(actions, n=len(actions), space=DISCRETE)
+    assert isinstance(array, np.ndarray)
+    assert array.dtype.str == dtype
+    np.testing.assert_array_equal(array, actions)
+    assert read(actions, n=len(actions)).dtype == actions.dtype
+
+
+@pytest.mark.parametrize(
     "actions",
     [
         ["left", "right", "left"],

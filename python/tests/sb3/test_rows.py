@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from gymnasium import spaces
 
 from sandpool import InvalidValueError, NotSupportedError, PoolClosedError, RLPool
+from sandpool.pool.frames import Frames
+from sandpool.sb3.calls import render_frames
 from sandpool.sb3.options import check_pool, pool_options, spaces_of
 from sandpool.sb3.rows import Rows, Started, Stepped
 
@@ -40,6 +43,10 @@ COUNTER = """
                 return [1, 2, 3], 0.0, False, False, {}
             self.steps += 1
             return [self.seed, self.steps], float(action), action in (4, 5), action in (5, 6), {"last": self.steps}
+
+        def render(self):
+            import numpy
+            return numpy.full((2, 3, 3), 255, numpy.uint8)
 
     serve(make=lambda index, config: Counter(config["start_s"]))
 """
@@ -148,6 +155,16 @@ def test_a_row_whose_replacement_is_late_stays_done_until_a_step_brings_its_firs
     assert stepped.reset_infos == {1: {"options": None}}
     assert stepped.obs[0].tolist() == [40, 1 + tries]
     assert step(rows, 1, 1, 1).obs[1, 1] == 1
+
+
+def test_frames_of_a_row_that_is_not_back_yet_are_black(make: Make) -> None:
+    pool, rows = make(start_s=1.0, reset_timeout=0.1, python=sys.executable)
+    frames = Frames()
+    reset(rows, 50)
+    assert [frame.min() for frame in render_frames(pool, frames)] == [255] * N
+    step(rows, 1, 9, 1)
+    shown = render_frames(pool, frames)
+    assert [(frame.shape, frame.dtype, frame.max()) for frame in shown] == [((2, 3, 3), np.uint8, light) for light in (255, 0, 255)]
 
 
 def test_rows_of_one_process_end_alone_when_they_raise_and_together_when_it_dies(make: Make) -> None:

@@ -4,7 +4,8 @@ import { firstDifference, type Difference as Place } from "./difference.ts";
 import type { Difference } from "./findings.ts";
 import { observationOf } from "./rows.ts";
 
-interface Moment {
+/** What one row showed at one step. */
+export interface Moment {
   observation: Value;
   reward: number;
   terminated: boolean;
@@ -37,10 +38,10 @@ export async function compareTrajectories(
   const second = await play(pool, sources(), Math.min(steps, STEP_LIMIT), seed);
   const result: DeterminismResult = { steps: first[0]?.length ?? 0, differences: [], infoDifferences: [] };
   for (const [row, trajectory] of first.entries()) {
-    if (row > 0) addFirst(result, `row 0 and row ${row}`, first[0] ?? [], trajectory);
+    if (row > 0) addFirstDifference(result, `row 0 and row ${row}`, first[0] ?? [], trajectory);
     if (result.differences.length > 0) break;
   }
-  addFirst(result, "row 0 and row 0 after a second reset", first[0] ?? [], second[0] ?? []);
+  addFirstDifference(result, "row 0 and row 0 after a second reset", first[0] ?? [], second[0] ?? []);
   return result;
 }
 
@@ -64,7 +65,8 @@ async function play(pool: RLPool, actions: ActionSource, steps: number, seed: nu
   return trajectories;
 }
 
-function momentOf(result: Awaited<ReturnType<RLPool["step"]>>, row: number): Moment {
+/** A row of a step. */
+export function momentOf(result: Awaited<ReturnType<RLPool["step"]>>, row: number): Moment {
   return {
     observation: observationOf(result.observations, row),
     reward: result.rewards[row] ?? 0,
@@ -74,7 +76,13 @@ function momentOf(result: Awaited<ReturnType<RLPool["step"]>>, row: number): Mom
   };
 }
 
-function addFirst(result: DeterminismResult, between: string, left: readonly Moment[], right: readonly Moment[]): void {
+/** Notes the first place where two trajectories differ: in observation, reward or flags, and in info alone. */
+export function addFirstDifference(
+  result: DeterminismResult,
+  between: string,
+  left: readonly Moment[],
+  right: readonly Moment[],
+): void {
   const at = (step: number, place: Place): Difference => ({
     between,
     step,

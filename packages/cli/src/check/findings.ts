@@ -24,6 +24,8 @@ export interface CheckReport {
   failures: CheckFailure[];
   memory: { method: string; mean_bytes: number; max_bytes: number } | null;
   determinism: Difference[] | null;
+  /** `way` is null where rows could not be copied: `blockers` say why. `steps` were compared after a restore. */
+  branching: { way: "fork" | "state" | null; blockers: string[]; steps: number; difference: Difference | null } | null;
 }
 
 /** Failures of one kind: the first of them, and how many there were. */

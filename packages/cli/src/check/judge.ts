@@ -202,7 +202,8 @@ const FAILURE_ADVICE: Readonly<Record<string, string>> = {
   lost: "The environment could not be started again three times; read its logs.",
 };
 
-function describeDifference({ between, step, field, left, right }: Difference): string {
+/** Where two trajectories differ, in words. */
+export function describeDifference({ between, step, field, left, right }: Difference): string {
   return `${between} differ at step ${step}, ${field}: ${show(left)} and ${show(right)}`;
 }
 

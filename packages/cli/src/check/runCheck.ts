@@ -1,5 +1,6 @@
 import { type PoolOptions, type PoolProgress, type RLPool, type Sandpool, SandpoolError } from "sandpool";
 import { type ActionSourceFactory, chooseActions } from "./actions.ts";
+import { tryBranching } from "./branching.ts";
 import { compareTrajectories } from "./determinism.ts";
 import { type CheckReport, Findings } from "./findings.ts";
 import {
@@ -13,6 +14,7 @@ import {
   judgeStart,
   judgeSteps,
 } from "./judge.ts";
+import { judgeBranching } from "./judgeBranching.ts";
 import { findSpaceFaults, type SpaceFaults } from "./spaceFaults.ts";
 import { readSpace } from "./spaces.ts";
 import { type SteppingRecord, stepThrough, summarise } from "./stepping.ts";
@@ -76,6 +78,7 @@ async function examine(pool: RLPool, report: CheckReport, findings: Findings, op
   const record = await examineSteps(pool, report, findings, options, sources, faults);
   report.types = describeTypes(pool, actionSpace, record.infoTypes);
   await examineDeterminism(pool, report, findings, options, sources, record);
+  await examineBranching(pool, report, findings, options, sources, record);
   report.memory = judgeMemory(findings, await pool.status({ memory: true }));
 }
 
@@ -121,6 +124,23 @@ async function examineDeterminism(
   judgeDeterminism(findings, result, sources().draw !== null);
 }
 
+async function examineBranching(
+  pool: RLPool,
+  report: CheckReport,
+  findings: Findings,
+  options: CheckOptions,
+  sources: ActionSourceFactory,
+  record: SteppingRecord,
+): Promise<void> {
+  options.signal.throwIfAborted();
+  options.onProgress("saving and restoring", 0, 1);
+  const result = record.stoppedEarly
+    ? { way: null, uncopied: [], steps: 0, differences: [], infoDifferences: [] }
+    : await tryBranching(pool, sources, options.seed);
+  const hasInfoDifferences = (report.determinism ?? []).some(({ field }) => field.startsWith("info"));
+  report.branching = judgeBranching(findings, result, hasInfoDifferences);
+}
+
 function emptyReport(server: Server, options: CheckOptions, findings: Findings): CheckReport {
   return {
     environment: options.environment,
@@ -137,5 +157,6 @@ function emptyReport(server: Server, options: CheckOptions, findings: Findings):
     failures: [],
     memory: null,
     determinism: null,
+    branching: null,
   };
 }

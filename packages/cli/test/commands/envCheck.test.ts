@@ -17,6 +17,7 @@ import type { CheckReport } from "../../src/check/findings.ts";
 import { sandpool, sandpoolInTerminal } from "../support/command.ts";
 
 const SPACED = join(import.meta.dirname, "../fixtures/spaced");
+const BRANCHING = join(import.meta.dirname, "../fixtures/branching");
 const COUNTER = join(REPOSITORY, "examples", "counter");
 
 let server: TestServer;
@@ -31,10 +32,10 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 }, 60_000);
 
-/** A copy of the fixture that does one thing wrong, or nothing. */
-function environment(behaviour: string): string {
+/** A copy of a fixture that does one thing wrong, or nothing. */
+function environment(behaviour: string, fixture = SPACED): string {
   const copy = join(folder, behaviour.replaceAll(" ", "-"));
-  cpSync(SPACED, copy, { recursive: true });
+  cpSync(fixture, copy, { recursive: true });
   writeFileSync(join(copy, "behaviour.json"), JSON.stringify(behaviour));
   return copy;
 }
@@ -69,7 +70,10 @@ describe("env check", { timeout: 60_000 }, () => {
       rewards: "ok",
       determinism: "ok",
       memory: "ok",
+      branching: "warning",
     });
+    expect(report.branching).toMatchObject({ way: null, difference: null });
+    expect(report.branching?.blockers).toHaveLength(1);
     expect(report.episodes?.env_steps).toBe(180);
     expect(report.episodes?.ended).toBeGreaterThanOrEqual(3);
     expect(report.memory?.mean_bytes).toBeGreaterThan(0);
@@ -104,6 +108,7 @@ describe("env check", { timeout: 60_000 }, () => {
       episodes: "not checked",
       rewards: "not checked",
       determinism: "not checked",
+      branching: "not checked",
     });
     expect(report).toMatchObject({ ok: false, episodes: null, determinism: null });
   });
@@ -128,6 +133,24 @@ describe("env check", { timeout: 60_000 }, () => {
     writeFileSync(actions, "1\n0\n1\n");
     const withFile = await check("custom action space", "--actions", actions);
     expect(verdicts(withFile.report)).toMatchObject({ "step latency": "ok", rewards: "ok", determinism: "ok" });
+  });
+
+  test.each([
+    ["free", "fork", "ok", /^live fork: after a restore the 20 steps of every row came again$/],
+    ["state", "state", "ok", /^state methods: after a restore the 20 steps/],
+    ["thread", null, "warning", /^no \(threads: /],
+    ["forgetful", "state", "failed", /^state methods, but row 0 and its restored copy differ at step 1, observation/],
+  ])("branching, %s: rows are saved, stepped, restored and stepped again", async (behaviour, way, verdict, detail) => {
+    const actions = join(folder, "ones.jsonl");
+    writeFileSync(actions, "1\n");
+    const args = ["env", "check", environment(behaviour, BRANCHING), "--json", "--n", "2", "--steps", "30"];
+    const { code, stdout } = await sandpool(server.variables, ...args, "--actions", actions);
+    const report = JSON.parse(stdout) as CheckReport;
+    const finding = report.findings.find((candidate) => candidate.check === "branching");
+    expect([finding?.verdict, report.branching?.way, code]).toEqual([verdict, way, verdict === "failed" ? 1 : 0]);
+    expect(finding?.detail).toMatch(detail);
+    expect(report.branching?.blockers.length).toBe(way === null ? 1 : 0);
+    expect(report.branching?.difference === null).toBe(verdict !== "failed");
   });
 
   test("a line of the actions file that is no JSON is wrong use, named by its number", async () => {
@@ -164,6 +187,7 @@ describe("env check", { timeout: 60_000 }, () => {
     expect(ended.code).toBe(0);
     expect(ended.stderr).toMatch(/one is started for this check only/);
     expect(ended.stdout).toMatch(/2 environments by fork/);
+    expect(ended.stdout).toMatch(/^branching +ok +live fork: /m);
     expect((await sandpool(variables, "pool", "list")).stderr).toMatch(/No server/);
     rmSync(home, { recursive: true, force: true });
   });

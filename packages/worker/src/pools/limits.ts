@@ -5,6 +5,8 @@ export interface WorkerLimits {
   archives: ArchiveLimits;
   /** Rows of one pool. */
   rowsMax: number;
+  /** Processes of one pool: each takes up to two uids of its sandbox's range, besides those of the saved states. */
+  processesMax: number;
   /** Open pools of all owners together. */
   poolsMax: number;
   /** Sandboxes of one pool. */
@@ -30,7 +32,8 @@ const GiB = 2 ** 30;
 
 export const defaultLimits: WorkerLimits = {
   archives: defaultArchiveLimits,
-  rowsMax: 10_000,
+  rowsMax: 65_536,
+  processesMax: 10_000,
   poolsMax: 64,
   shardsMax: 256,
   requestBytes: 256 * MiB,

@@ -54,6 +54,11 @@ class Described(AsyncPoolHandle):
         return self._opened.pool.reset_infos
 
     @property
+    def reseeded(self) -> dict[int, list[str]]:
+        """By row what the last fork or restore reseeded; see `RLPool.reseeded`."""
+        return self._opened.pool.reseeded
+
+    @property
     def errors(self) -> RowErrors:
         """The errors of the rows that failed in the last batch or `recv`, by row."""
         return self._opened.pool.errors

@@ -91,7 +91,7 @@ class Hub:
                 hint="Lock-step batches take turns with send/recv and env(): let what is out come back first.",
                 details={"out": out},
             )
-        if owned and operation != "call":
+        if owned and operation not in ("call", "save"):
             raise PoolBusyError(
                 f"{operation}() was called while {owned} rows are checked out by env(); expected none.", details={"checked_out": owned}
             )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sandpool.aio.described import Described
+from sandpool.aio.branching import Branching
 from sandpool.aio.env import AsyncEnv
 from sandpool.errors import PoolBusyError
 from sandpool.pool.options import check_count, check_seconds
@@ -23,7 +23,7 @@ from sandpool.stream.entries import Entry, make_resets, make_steps
 from sandpool.stream.results import ReceivedResult
 
 
-class AsyncRLPool(Described):
+class AsyncRLPool(Branching):
     """A pool whose verbs are awaited, with the arguments and results of `RLPool`.
 
     Two ways to use it beside lock-step batches: `send` and `recv` as in `RLPool`, and `env`, which checks one environment out for one
@@ -54,7 +54,7 @@ class AsyncRLPool(Described):
     def attach(cls, pool_id: str, **options: Any) -> AsyncRLPool:
         """Attach to a pool that exists: ``await`` it, or use it with ``async with``, which detaches at the end; see `RLPool.attach`."""
         pool = cls.__new__(cls)
-        Described.__init__(pool, partial(RLPool.attach, pool_id, **options))
+        Branching.__init__(pool, partial(RLPool.attach, pool_id, **options))
         return pool
 
     # Lock-step batches

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from sandpool.env.attributes import call_by_name, get_attribute, has_attribute, is_wrapped, set_attribute
 from sandpool.env.decoding import decode
-from sandpool.env.encoding import check_text, encode
-from sandpool.env.errors import error_text, kind_of
+from sandpool.env.encoding import encode
 from sandpool.env.lines import name_of
+from sandpool.env.row_text import row_text
 from sandpool.env.run_rows import Run
 
 if TYPE_CHECKING:
@@ -51,16 +51,10 @@ class CallRun(Run):
             environment = self.owner.environments[self.rows[place]]
             if environment is None:
                 raise RuntimeError("the row failed and was not reset since; reset it before a call")
-            text = encode(self.ask(environment.target, value), output)
-            self.results[place] = text if text.isascii() else check_text(text)
+            self.results[place] = row_text(encode, self.ask(environment.target, value), output)
 
     def fail(self, error: BaseException) -> None:
-        """An exception in a call leaves the episode as it is; after an interruption nobody knows the environment's state."""
-        kind = kind_of(error)
-        if kind != "exception":
-            return super().fail(error)
-        self.errors.append(f'"{self.rows[self.place]}":{error_text(kind, error)}')
-        return None
+        self.fail_call(error)
 
 
 def _ask_call(request: dict[str, Any], raw: bytes) -> Callable[[Any, Any], Any]:

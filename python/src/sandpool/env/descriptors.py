@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from sandpool.env.folders import Folders
 
 O_PATH, O_DIRECT = 0o10000000, getattr(os, "O_DIRECT", 0)
-FLAGS_KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DSYNC | os.O_NOATIME | O_DIRECT | O_PATH
+FLAGS_KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DSYNC | os.O_NOATIME | os.O_NOFOLLOW | O_DIRECT | O_PATH
 HARMLESS_DEVICES = {(1, 3), (1, 5), (1, 7), (1, 8), (1, 9)}  # null, zero, full, random, urandom
 MEMORY_FILE = "/memfd:"
+SQLITE_BEGINS = b"SQLite format 3\0"
 
 
 class OpenFile:
@@ -143,7 +145,10 @@ def _check_reopening(file: OpenFile, folders: Folders) -> None:
         own = f"/proc/{os.getpid()}/"
         if file.path.startswith(own):
             file.path = "/proc/self/" + file.path[len(own) :]
-        os.close(os.open(file.path, file.flags | os.O_CLOEXEC | os.O_NOFOLLOW))
+        os.close(os.open(file.path, file.flags | os.O_CLOEXEC))
+    elif file.flags & (os.O_ACCMODE | O_DIRECT) == os.O_RDWR and not file.is_folder and os.pread(descriptor, 16, 0) == SQLITE_BEGINS:
+        # It compares inodes before it writes, and says "attempt to write a readonly database" in a copy.
+        raise OSError(errno.EBUSY, "an open SQLite database; close it between steps")
 
 
 def _moves_with(left: int, right: int) -> bool:

@@ -88,7 +88,8 @@ def _find_encoder(kind: type) -> _Encoder:
     """The encoder of a type met for the first time."""
     numpy = sys.modules.get("numpy")
     if numpy is not None and issubclass(kind, (numpy.ndarray, numpy.generic)) and not issubclass(kind, (str, bytes)):
-        return _encode_array
+        # A subclass may have its own idea of its bytes: those of a masked array are not its data.
+        return _encode_subclass if issubclass(kind, numpy.ndarray) and kind is not numpy.ndarray else _encode_array
     if issubclass(kind, tuple):
         return _encode_graph if getattr(kind, "_fields", None) == ("nodes", "edges", "edge_links") else _encode_tuple
     for base, encoder in _ENCODERS_OF_BASES:
@@ -200,6 +201,10 @@ def _encode_odd_array(value: Any, output: Output) -> str:
     if value.dtype.str[0] == ">":
         return _encode_array(value.astype(value.dtype.newbyteorder("<")), output)
     return _encode_array(value.astype("<f4"), output)  # bfloat16 and its kin: exact in float32
+
+
+def _encode_subclass(value: Any, output: Output) -> str:
+    return _encode_array(sys.modules["numpy"].asarray(value), output)
 
 
 def _encode_foreign(value: Any, output: Output) -> str:

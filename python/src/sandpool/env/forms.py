@@ -18,7 +18,10 @@ if TYPE_CHECKING:
         """What answers a process's messages other than hello, fork and close."""
 
         operations: frozenset[str]
+        packed: bool  # whether several environments share the process
 
+        @property
+        def first(self) -> Environment | None: ...  # the first of its environments; none where they are one vectorised object
         def describe(self, features: tuple[str, ...]) -> str: ...
         def answer(self, operation: str, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]: ...
         def reseed(self, seed: int) -> list[str]: ...

@@ -69,3 +69,26 @@ def reseed_np_random(core: Any, seed: int) -> list[str]:
     if hasattr(core, "_np_random_seed"):
         core._np_random_seed = seed
     return ["np_random"]
+
+
+def np_random_state(core: Any) -> Any:
+    """Where the stream of an environment's `np_random` stands, None where it has none."""
+    generator = getattr(core, "np_random", None)
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(generator, (numpy.random.Generator, numpy.random.RandomState)):
+        return None
+    legacy = isinstance(generator, numpy.random.RandomState)
+    return (generator.get_state() if legacy else generator.bit_generator.state), getattr(core, "_np_random_seed", None)
+
+
+def set_np_random_state(core: Any, state: Any) -> None:
+    if state is None:
+        return
+    stream, seed = state
+    generator = core.np_random
+    if isinstance(generator, sys.modules["numpy"].random.RandomState):
+        generator.set_state(stream)
+    else:
+        generator.bit_generator.state = stream
+    if hasattr(core, "_np_random_seed"):
+        core._np_random_seed = seed

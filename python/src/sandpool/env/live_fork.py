@@ -19,6 +19,7 @@ from sandpool.env.identity import enter_copy
 from sandpool.env.mappings import Remapping, survey_mappings
 from sandpool.env.obstacles import find_obstacles
 from sandpool.env.reopening import change_folder, reopen
+from sandpool.env.row import check_seed
 
 if TYPE_CHECKING:
     from typing import Any
@@ -69,6 +70,7 @@ def fork_live(session: Session, identity: Any, request: dict[str, Any]) -> bytes
             + ", ".join(("the copy's channel", "its stderr", "its workspace", "its tmp", "its shm")[:expected])
         )
     try:
+        check_seed(request.get("reseed"))
         source = _survey(session, descriptors)
     except BaseException:
         close_all(descriptors)

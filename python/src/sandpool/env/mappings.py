@@ -39,8 +39,8 @@ class Mapping:
 def survey_mappings(folders: Folders, files: list[OpenFile]) -> tuple[list[Mapping], list[str]]:
     """The mappings that a copy maps again, and the names of shared memory that it could not have of its own."""
     mappings, foreign = [], []
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
-        text = file.read()
+    with open("/proc/self/maps", "rb") as file:
+        text = os.fsdecode(file.read())
     for parts in _LINE.findall(text):
         name = parts[-1].replace("\\012", "\n")
         if folders.holds(name):
@@ -111,7 +111,7 @@ class Remapping:
         if mapping.path is not None:
             path = self.source.moved(mapping.path, self.copy)
             try:
-                return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW), True
+                return os.open(path, os.O_RDWR | os.O_CLOEXEC), True
             except PermissionError:
                 writes = mapping.shared and mapping.protection & PROT_WRITE
                 return open_again(path, os.O_RDWR if writes else os.O_RDONLY), True

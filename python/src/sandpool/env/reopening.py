@@ -25,7 +25,7 @@ def reopen(file: OpenFile, source: Folders, copy: Folders) -> None:
         fresh = _open_removed_folder(copy.place_for(source.moved(without_mark(file.link), copy)), file.flags)
     else:
         file.copied = copy_unnamed(file, source, copy)
-        fresh = os.open(f"/proc/self/fd/{file.copied}", file.flags | os.O_CLOEXEC)
+        fresh = os.open(f"/proc/self/fd/{file.copied}", file.flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
         os.fchmod(file.copied, stat.S_IMODE(file.status.st_mode))
     for descriptor, inheritable in file.descriptors.items():
         os.dup2(fresh, descriptor, inheritable)
@@ -36,7 +36,7 @@ def reopen(file: OpenFile, source: Folders, copy: Folders) -> None:
 
 def open_again(path: str, flags: int) -> int:
     """Open by path what was open before, though its mode may forbid that by now, which its owner can change for a moment."""
-    flags |= os.O_CLOEXEC | os.O_NOFOLLOW
+    flags |= os.O_CLOEXEC
     try:
         return os.open(path, flags)
     except PermissionError:

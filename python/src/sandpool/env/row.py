@@ -24,6 +24,7 @@ class Row:
     """Each method answers one request; its errors are the session's to report."""
 
     operations = frozenset(("step", "reset", "call", "get", "set", "has", "wrapped", "measure"))
+    packed = False
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -31,6 +32,10 @@ class Row:
         self.cast = caster_of(environment.action_space)
         self.seeded = False
         self.output = Output()
+
+    @property
+    def first(self) -> Environment:
+        return self.environment
 
     def describe(self, features: tuple[str, ...]) -> str:
         return describe(self.environment.announced, features)

@@ -25,6 +25,7 @@ class Rows:
     """The environments of a process, by their numbers inside it. One that failed is none until its next reset makes it anew."""
 
     operations = frozenset(("step", "reset", *CALLS))
+    packed = True
 
     def __init__(self, make: Callable[[int], Environment], count: int, first: Environment | None = None) -> None:
         self.make = make
@@ -39,6 +40,10 @@ class Rows:
         self.alarm = Alarm()
         self.stack = Stack(getattr(self.announced, "observation_space", None), count, self.output)
         self.actions = ActionCaster(made[0].action_space)
+
+    @property
+    def first(self) -> Environment | None:
+        return self.environments[0]
 
     def describe(self, features: tuple[str, ...]) -> str:
         return describe(self.announced, features, len(self.all))

@@ -6,13 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 from sandpool.env.alarm import OutOfTimeError
-from sandpool.env.encoding import check_text
 from sandpool.env.errors import error_text, kind_of
+from sandpool.env.row_text import row_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
+    from sandpool.env.encoding import Output
     from sandpool.env.rows import Rows
 
 
@@ -65,12 +66,24 @@ class Run:
         self.owner.lose(row)
         self.errors.append(f'"{row}":{error_text(kind_of(error), error)}')
 
+    def fail_call(self, error: BaseException) -> None:
+        """For what leaves an episode as it is: only after an interruption nobody knows the environment's state."""
+        kind = kind_of(error)
+        if kind == "exception":
+            self.errors.append(f'"{self.rows[self.place]}":{error_text(kind, error)}')
+        else:
+            Run.fail(self, error)
+
     def note(self, place: int, info: Any) -> None:
         """Keep an info that is not empty."""
-        text = self.owner.output.encode_info(info)
-        self.infos.append(f'"{self.rows[place]}":{text if text.isascii() else check_text(text)}')
+        output = self.owner.output
+        self.infos.append(f'"{self.rows[place]}":{row_text(_info_text, info, output)}')
 
     def finish(self, identity: Any, columns: str) -> bytes | list[Any]:
         """The reply with its columns, each begun with a comma."""
         errors = f',"errors":{{{",".join(self.errors)}}}' if self.errors else ""
         return self.owner.output.finish(f'{{"id":{json.dumps(identity)}{columns}{errors}')
+
+
+def _info_text(info: Any, output: Output) -> str:
+    return output.encode_info(info)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sandpool.env.claiming import open_channel
 from sandpool.env.environments import environment_of, environment_of_functions
 from sandpool.env.forms import Form, MadeForm
+from sandpool.env.saving import Saver
 from sandpool.env.session import Session
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def serve(
     make_vec: Callable[..., Any] | None = None,
     close: Callable[[], Any] | None = None,
     reseed: Callable[[int], Any] | None = None,
+    get_state: Callable[..., Any] | None = None,
+    set_state: Callable[..., Any] | None = None,
     partial_reset: bool = False,
     row_seeds: bool = False,
 ) -> NoReturn:
@@ -34,6 +37,11 @@ def serve(
     environment in each process; `partial_reset` and `row_seeds` say that its reset understands `options={"reset_mask": …}` and
     a list of seeds. `close()` is called at the end (an object's own `close` otherwise). `reseed(seed)` is called when a fork or
     a restore asks for a new random stream.
+
+    An environment that cannot be forked while it runs is copied by its state: what `get_state()` returns, any value that pickles,
+    goes to another process's `set_state(state)`. With a parameter more, the first one, both are given the environment object they
+    are asked for, which processes with several environments need. Without the two, methods of these names, or `clone_state` and
+    `restore_state`, of the environment or one of its wrappers do it; else a plain Python object is pickled whole.
 
     Raises TypeError for another combination.
 
@@ -58,4 +66,4 @@ def serve(
         form = Form(environment_of(environment), close, reseed)
     else:
         form = Form(environment_of_functions(reset, step), close, reseed)
-    Session(form).run(open_channel())
+    Session(form, Saver(get_state, set_state)).run(open_channel())

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
     from sandpool.env.environments import Environment
     from sandpool.env.forms import Form, Served
+    from sandpool.env.saving import Saver
 
 
 class Session:
     """Answers one request after another; a fork goes on with the same conversation on a channel of its own."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Form, saver: Saver) -> None:
         self.form = form
+        self.saver = saver
         self.served: Served | None = None
         self.is_template = False
         self.shared: Environment | None = None
@@ -79,7 +81,7 @@ class Session:
             os.chdir(home_in(workspace))  # a spawned program starts where its code is
         self.config = decode(request.get("config"), raw)
         served = self.served or self.begin(identity, request, raw)
-        return f'{{"id":{json.dumps(identity)},"ok":true,{served.describe(self.features)}}}\n'.encode()
+        return f'{{"id":{json.dumps(identity)},"ok":true,{served.describe(self.features_of(served))}}}\n'.encode()
 
     def hello_of_template(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         """Make what every environment shares, then stand still, ready to be forked."""
@@ -158,7 +160,8 @@ class Session:
                 self.reseed(request["reseed"])
             if "config" in request:
                 self.config = decode(request["config"], raw)
-            known = self.begin(0, request, raw).describe(self.features)
+            served = self.begin(0, request, raw)
+            known = served.describe(self.features_of(served))
             return f'{{"id":0,"ok":true,"index":{request["index"]},"pid":{os.getpid()},{known}}}\n'.encode()
         except BaseException:
             traceback.print_exc()
@@ -175,11 +178,25 @@ class Session:
             done.append("reseed")
         return done
 
-    @property
-    def features(self) -> tuple[str, ...]:
+    def features_of(self, served: Served) -> tuple[str, ...]:
         """What this process can do besides: `fork` means live."""
         live = self.folders is not None and self.folders.branching
-        return (*(("fork",) if live else ()), *self.form.features)
+        one = served.first
+        saved = one is not None and self.saver.refusal(one, packed=served.packed) is None
+        # Where its process can be forked, attributes alone are no copy of an environment: they lose its files and child programs.
+        if one is not None and live and not served.packed and not self.saver.is_told(one):
+            saved = False
+        return (*(("fork",) if live else ()), *self.form.features, *(("state",) if saved else ()))
+
+    def get_state(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
+        from sandpool.env.states import get_state
+
+        return get_state(self, identity, request, raw)
+
+    def set_state(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:
+        from sandpool.env.states import set_state
+
+        return set_state(self, identity, request, raw)
 
     def close(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes:
         reply = f'{{"id":{json.dumps(identity)},"ok":true}}\n'.encode()
@@ -212,8 +229,10 @@ class Session:
             self.served.close()
 
 
-_HANDLERS: dict[str, Callable[[Session, Any, dict[str, Any], bytes], bytes]] = {
+_HANDLERS: dict[str, Callable[[Session, Any, dict[str, Any], bytes], bytes | list[Any]]] = {
     "hello": Session.hello,
     "fork": Session.fork,
+    "get_state": Session.get_state,
+    "set_state": Session.set_state,
     "close": Session.close,
 }

@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from sandpool.env.describing import space_kind
-from sandpool.env.encoding import array_head, bytes_of, check_text, encode, key_head
+from sandpool.env.encoding import array_head, bytes_of, encode, key_head
+from sandpool.env.row_text import MisfitError, row_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
     Write = Callable[[int, Output], str]
 
 BUFFER_FROM_BYTES = 8192  # a row's size from which one copy into a buffer costs less than memory for each row
-
-
-class MisfitError(ValueError):
-    """An observation that is not of its announced space."""
-
-    sandpool_kind = "protocol"
 
 
 class Stack:
@@ -176,8 +171,7 @@ def _list_of(rows: int, output: Output) -> tuple[Put, Write]:
 
     def put(place: int, value: Any) -> None:
         output.lenient = False
-        text = encode(value, output)
-        texts[place] = text if text.isascii() else check_text(text)
+        texts[place] = row_text(encode, value, output)
 
     def text(count: int, output: Output) -> str:
         joined = "[" + ",".join(texts[:count]) + "]"

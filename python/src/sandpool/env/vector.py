@@ -52,6 +52,8 @@ class VectorRows:
     """The rows of one vectorised environment. After a failure it is none until its next reset makes it anew."""
 
     operations = frozenset(("step", "reset", "measure", *CALLS))
+    packed = True
+    first = None
 
     def __init__(self, form: VectorForm, count: int, make: Callable[[], Any]) -> None:
         self.form = form

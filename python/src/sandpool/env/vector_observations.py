@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sandpool.env.describing import space_kind
 from sandpool.env.encoding import array_head, bytes_of, encode, key_head
-from sandpool.env.stack import MisfitError, field_of, stacks
+from sandpool.env.row_text import MisfitError
+from sandpool.env.stack import field_of, stacks
 
 if TYPE_CHECKING:
     from typing import Any

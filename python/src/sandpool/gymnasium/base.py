@@ -20,6 +20,7 @@ from sandpool.gymnasium.modes import mode_of_pool
 from sandpool.gymnasium.observations import BatchedObservations
 from sandpool.gymnasium.pending import Pending
 from sandpool.gymnasium.single_spaces import action_space_of, observation_space_of
+from sandpool.pool.frames import Frames
 from sandpool.pool.report import Reporter
 from sandpool.pool.result import RowErrors
 from sandpool.pool.rlpool import RLPool
@@ -55,6 +56,7 @@ class PoolVectorEnv(VectorEnv):
         self._owned = owned
         self._everyone = select_rows(None, pool.n)
         self._pending = Pending()
+        self._frames = Frames()
         self._reporter = Reporter(raises=raises)
         self._raises = raises
         self._read_actions = action_reader(self.single_action_space, self.action_space, self.num_envs)
@@ -122,8 +124,9 @@ class PoolVectorEnv(VectorEnv):
         set_rows(self.pool.batches, self._reporter, name, values)
 
     def render(self) -> tuple[Any, ...]:
-        """Return a frame of every environment, for the `render_mode` that they were made with."""
-        return self.call("render")
+        """Return a frame of every environment, for the `render_mode` that they were made with; a failed one's is black."""
+        frames = self.call("render")
+        return tuple(self._frames.complete(frames, self.pool.batches.errors))
 
     # The end
 

@@ -23,8 +23,8 @@ def call_rows(batches: Batches, reporter: Reporter, name: str, args: Any, kwargs
 
     Raises:
         InvalidValueError: the method is reset, step or close.
-        MissingAttributeError, RowsFailedError: an environment's code raised. An environment that crashed or ran out of time is None
-            and reported as in a step.
+        MissingAttributeError, RowsFailedError: an environment's code raised. An environment that crashed or ran out of time, or that
+            failed before and was not reset since, is None and reported as in a step.
     """
     if name in _REFUSED:
         raise InvalidValueError(f"Trying to call function `{name}` with `call`, use `{name}` directly instead.")
@@ -43,7 +43,7 @@ def set_rows(batches: Batches, reporter: Reporter, name: str, values: Any) -> No
 
 
 def _checked(result: CallResult, reporter: Reporter) -> CallResult:
-    raised = {row: error for row, error in result.errors.items() if error.get("kind") == "exception"}
+    raised = {row: error for row, error in result.errors.items() if error.get("kind") == "exception" and error.get("op") == "call"}
     if raised:
         missing = all(error.get("type") == "AttributeError" for error in raised.values())
         kind = MissingAttributeError if missing else RowsFailedError

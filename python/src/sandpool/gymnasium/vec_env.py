@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from sandpool.errors import InvalidTypeError, RowsFailedError
-from sandpool.gymnasium.base import PoolVectorEnv, Space
+from sandpool.gymnasium.base import Space
+from sandpool.gymnasium.branching import BranchedVectorEnv
 from sandpool.gymnasium.open_pool import adopt_pool, open_pool
 from sandpool.gymnasium.present import present_reset, present_step
 from sandpool.gymnasium.reset_arguments import read_options, read_seeds
@@ -25,7 +26,7 @@ from sandpool.sources.from_gym import open_gym_pool
 Stepped = tuple[Any, Any, Any, Any, dict[str, Any]]
 
 
-class SandpoolVecEnv(PoolVectorEnv):
+class SandpoolVecEnv(BranchedVectorEnv):
     """N isolated environments as one `gymnasium.vector.VectorEnv`; it takes the place of SyncVectorEnv and AsyncVectorEnv.
 
     Args:

@@ -14,11 +14,14 @@ from sandpool.values.dtypes import is_portable
 Array = np.ndarray[Any, np.dtype[Any]]
 Space = dict[str, Any] | None
 
+_NARROWED_FROM_BYTES = 8192
+
 
 def read_actions(actions: object, selection: Selection, n: int, space: Space) -> Array | list[Any]:
     """Return the actions of the selected rows, ascending: one array, or a list if they are not numbers of one dtype and shape.
 
-    An array comes back C-contiguous and little-endian.
+    An array comes back C-contiguous and little-endian. Many actions of a Discrete space, whose dtype an environment gets whatever is
+    sent, come back as int8 where that holds them: an eighth of the bytes on the way.
 
     `actions` has one item for each selected row, in the order of `where`, or one for each of the n rows, of which those of
     unselected rows are ignored. A dict of arrays is taken for a Dict space, a tuple of arrays for a Tuple space.
@@ -36,6 +39,9 @@ def read_actions(actions: object, selection: Selection, n: int, space: Space) ->
     if not is_portable(chosen.dtype) or chosen.dtype.kind not in "biufc":
         return list(chosen)
     little = chosen if chosen.dtype.byteorder != ">" else chosen.astype(chosen.dtype.newbyteorder("<"))
+    if kind == "Discrete" and little.dtype.kind in "iu" and little.nbytes >= _NARROWED_FROM_BYTES:
+        narrow = little.astype(np.int8)
+        little = narrow if np.array_equal(narrow, little) else little
     return np.ascontiguousarray(little)
 
 

@@ -28,6 +28,11 @@ from sandpool.wire.message import CONTENT_TYPE, Message, MessageReader
 
 _PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)
 _LONGEST_PAUSE_S = 1.0
+_JSON = "application/json"
+
+# Where an operation's request goes if not to its own name, and what its reply is if not a batch.
+_PLACES = {"save": "states"}
+_REPLIES = {"save": _JSON}
 
 T = TypeVar("T")
 Encode = Callable[[int, str], "list[Bytes]"]
@@ -36,13 +41,20 @@ Encode = Callable[[int, str], "list[Bytes]"]
 class _Request:
     """A numbered request, kept until it is known whether the pool has executed it."""
 
-    def __init__(self, head: bytes, body: list[Bytes], sequence: int, timeout_s: float, absorb: Callable[[Message], Any]) -> None:
+    def __init__(
+        self, operation: str, head: bytes, body: list[Bytes], sequence: int, timeout_s: float, absorb: Callable[[Message], Any]
+    ) -> None:
+        self.operation = operation
         self.head = head
         self.body = body
         self.sequence = sequence
         self.timeout_s = timeout_s
         self.absorb = absorb
         self.was_sent = False
+
+    def left_nothing(self, error: SandpoolError) -> bool:
+        """Whether a failure of the server is known to have changed nothing, so that the number is free."""
+        return self.operation == "save" and error.code == "agent_failed"
 
 
 class BatchChannel:
@@ -65,14 +77,14 @@ class BatchChannel:
         self._lock = threading.Lock()
         self._reader = MessageReader()
         self._prefix = f"{address.path}/v1/pools/{pool_id}/"
-        self._headers = f" HTTP/1.1\r\nHost: {address.authority}\r\nAuthorization: Bearer {address.key}\r\nAccept: {CONTENT_TYPE}\r\n"
+        self._headers = f" HTTP/1.1\r\nHost: {address.authority}\r\nAuthorization: Bearer {address.key}\r\n"
         self._heads: dict[tuple[str, str], bytes] = {}
 
     def exchange(self, operation: str, content_type: str, encode: Encode, absorb: Callable[[Message], T], timeout_s: float) -> T:
         """Send one batch and return what `absorb` makes of its reply.
 
         Args:
-            operation: `step`, `reset` or `call`.
+            operation: `step`, `reset`, `call`, `fork`, `restore` or `save`.
             content_type: media type of the body.
             encode: makes the body's parts for a batch number and the name of this client.
             absorb: takes the reply in; called also for a reply that was interrupted, before the next batch is sent.
@@ -94,7 +106,7 @@ class BatchChannel:
             # A forked process is a client of its own: what it sends must not be taken for a repeat of what its parent sent.
             body = encode(self._next, f"{self._client}-{os.getpid()}")
             head = self._head(operation, content_type, sum(map(len, body)))
-            request = _Request(head, body, self._next, timeout_s, absorb)
+            request = _Request(operation, head, body, self._next, timeout_s, absorb)
             self._unsettled = request
             return self._take(request, self._send(request))  # type: ignore[no-any-return]
 
@@ -111,7 +123,9 @@ class BatchChannel:
     def _head(self, operation: str, content_type: str, length_bytes: int) -> bytes:
         start = self._heads.get((operation, content_type))
         if start is None:
-            start = f"POST {self._prefix}{operation}{self._headers}Content-Type: {content_type}\r\nContent-Length: ".encode("latin-1")
+            place, accept = _PLACES.get(operation, operation), _REPLIES.get(operation, CONTENT_TYPE)
+            head = f"POST {self._prefix}{place}{self._headers}Accept: {accept}\r\nContent-Type: {content_type}\r\nContent-Length: "
+            start = head.encode("latin-1")
             self._heads[operation, content_type] = start
         return b"%b%d\r\n\r\n" % (start, length_bytes)
 
@@ -126,7 +140,7 @@ class BatchChannel:
     def _take(self, request: _Request, reply: Reply) -> Any:
         """Read a reply and take it in; only then is the request settled, for an interrupt in between must not lose it."""
         try:
-            result = request.absorb(self._read(reply))
+            result = request.absorb(self._read(request, reply))
         except Exception:
             self._settled(request.sequence + 1)
             raise
@@ -140,7 +154,7 @@ class BatchChannel:
         while True:
             reply, sent_before = self._deliver(request)
             repeated = repeated or sent_before
-            if reply.status == 200:
+            if reply.status < 300:
                 return reply
             error = _error_of(reply)
             if not (isinstance(error, PoolBusyError) and repeated and time.monotonic() < until):
@@ -150,7 +164,9 @@ class BatchChannel:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         if isinstance(error, PoolSequenceError) and isinstance(error.details.get("expected"), int):
             self._settled(error.details["expected"])
-        elif not isinstance(error, ServerFailedError) and not (isinstance(error, PoolBusyError) and repeated):
+        elif (not isinstance(error, ServerFailedError) or request.left_nothing(error)) and not (
+            isinstance(error, PoolBusyError) and repeated
+        ):
             self._settled(request.sequence)
         raise error
 
@@ -191,10 +207,24 @@ class BatchChannel:
         self._next = next_sequence
         self._unsettled = None
 
-    def _read(self, reply: Reply) -> Message:
-        if reply.content_type != CONTENT_TYPE:
-            raise ReplyError(f"The server answered a batch with {reply.content_type!r}; expected {CONTENT_TYPE}.")
+    def _read(self, request: _Request, reply: Reply) -> Message:
+        expected = _REPLIES.get(request.operation, CONTENT_TYPE)
+        if reply.content_type != expected:
+            raise ReplyError(f"The server answered a {request.operation} with {reply.content_type!r}; expected {expected}.")
+        if expected == _JSON:
+            return _read_json(reply)
         return self._reader.read(reply.body)
+
+
+def _read_json(reply: Reply) -> Message:
+    text = reply.body.tobytes()
+    try:
+        members = decode_json(text)
+    except ValueError as error:
+        raise ReplyError(f"The server answered with what is not JSON: {text[:100]!r}.") from error
+    if not isinstance(members, dict):
+        raise ReplyError(f"The server answered with {text[:100]!r}; expected a JSON object.")
+    return Message(members, [])
 
 
 def _error_of(reply: Reply) -> SandpoolError:

@@ -28,7 +28,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 }
 _SECONDS = ("step_timeout", "reset_timeout", "start_timeout", "call_timeout", "lease")
 _SIZE = re.compile(r"\d+(?:\.\d+)?\s*(?:[KMGT]i?)?B?")
-_LARGEST_SEED = 2**53 - 1
+LARGEST_SEED = 2**53 - 1
 
 
 def refuse_unknown_options(function: Callable[P, R]) -> Callable[P, R]:
@@ -122,8 +122,8 @@ def check_seed(name: str, value: object) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InvalidTypeError(f"{name}={value!r:.80} was given; expected None or a whole number.")
-    if not 0 <= int(value) <= _LARGEST_SEED:
-        raise InvalidValueError(f"{name}={value} was given; expected 0..{_LARGEST_SEED}.")
+    if not 0 <= int(value) <= LARGEST_SEED:
+        raise InvalidValueError(f"{name}={value} was given; expected 0..{LARGEST_SEED}.")
 
 
 def check_per_row(name: str, value: object, n: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from sandpool.errors import InvalidTypeError, InvalidValueError
 from sandpool.pool.channel import Encode
 from sandpool.pool.options import check_per_row, check_seed
+from sandpool.pool.pairs import Pairs, read_reseed
 from sandpool.pool.selection import Selection
 from sandpool.values.encode import encode_json
 from sandpool.wire.message import CONTENT_TYPE, encode_message
@@ -55,6 +56,17 @@ def call_request(call: str, name: object, selection: Selection, timeout_s: float
         **free,
     }
     return JSON, _numbered(members)
+
+
+def copy_request(pairs: Pairs, reseed: object, n: int) -> tuple[str, Encode]:
+    """Return media type and body of a fork or a restore."""
+    members = {"pairs": encode_json(pairs.on_wire(), "pairs"), "reseed": encode_json(read_reseed(reseed, pairs, n), "reseed")}
+    return JSON, _numbered(members)
+
+
+def save_request(selection: Selection) -> tuple[str, Encode]:
+    """Return media type and body of a save."""
+    return JSON, _numbered({"where": encode_json(selection.on_wire(), "where")})
 
 
 def encode_arguments(args: object, kwargs: object) -> dict[str, bytes]:

@@ -14,24 +14,25 @@ from sandpool.discovery import find_server
 from sandpool.errors import InvalidTypeError, SandpoolWarning
 from sandpool.escape import escape_untrusted
 from sandpool.pool.actions import read_actions
-from sandpool.pool.batches import Batches
+from sandpool.pool.branches import Branches
+from sandpool.pool.branching import BranchedPool
 from sandpool.pool.create import create_pool
+from sandpool.pool.infos import Infos
 from sandpool.pool.options import check_choice, check_name, check_options, refuse_unknown_options
-from sandpool.pool.replies import mark_skipped, spread
+from sandpool.pool.replies import mark_skipped
 from sandpool.pool.report import Reporter
 from sandpool.pool.requests import encode_arguments, encode_values
 from sandpool.pool.result import CallResult, RowErrors, StepResult
 from sandpool.pool.selection import select_rows
 from sandpool.pool.timeouts import Timeouts
 from sandpool.pool.timing import Timing
-from sandpool.stream.stepping import AsynchronousStepping
 from sandpool.transport.server import Server
 from sandpool.wire.message import CONTENT_TYPE, decode_message
 
 T = TypeVar("T")
 
 
-class RLPool(AsynchronousStepping):
+class RLPool(BranchedPool):
     """N isolated environments behind one batched call.
 
     Args:
@@ -134,7 +135,7 @@ class RLPool(AsynchronousStepping):
     def _adopt(self, server: Server, description: dict[str, Any], timeouts: Timeouts, *, owned: bool, raises: bool) -> None:
         self._hold(server, description, timeouts, owned=owned)
         self._reporter = Reporter(raises=raises)
-        self.batches = Batches(self._channel, timeouts, description["layout"], self.n)
+        self.batches = Branches(self._channel, timeouts, description["layout"], self.n)
         try:
             self._read_observations()
         except BaseException:
@@ -188,7 +189,7 @@ class RLPool(AsynchronousStepping):
         selection = select_rows(where, self.n)
         chosen = read_actions(actions, selection, self.n, self.action_space)
         batch = self.batches.step(chosen, selection)
-        infos = spread(batch.infos, self.n)
+        infos = Infos(batch.infos, self.n)
         mark_skipped(infos, selection)
         return self._reported(StepResult.of(batch.obs, batch.rewards, batch.terminated, batch.truncated, infos, batch.errors))
 

@@ -45,6 +45,11 @@ class Timeouts:
         return self.waves * (self.start_timeout + 2 * self.reset_timeout) + _MARGIN_S
 
     @property
+    def branch_s(self) -> float:
+        """Longest fork, save or restore: a replacement's start, and the copy's own."""
+        return self.waves * (2 * self.start_timeout + self.reset_timeout) + _MARGIN_S
+
+    @property
     def close_s(self) -> float:
         """Longest close."""
         return _CLOSE_S

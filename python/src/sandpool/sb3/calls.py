@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sandpool.errors import RowsFailedError
+from sandpool.pool.frames import Frames
 from sandpool.pool.report import Reporter
 from sandpool.pool.requests import encode_arguments, encode_values
 from sandpool.pool.result import CallResult
@@ -28,6 +29,15 @@ def call_method(pool: RLPool, name: str, args: tuple[Any, ...], kwargs: dict[str
         RowsFailedError: one that raised, or failed.
     """
     return _call(pool, "call", name, rows, encode_arguments(args, kwargs))
+
+
+def render_frames(pool: RLPool, frames: Frames) -> list[Any]:
+    """Return what each environment renders; a failed one's frame is black. Raises as `call_method` does, for one that raised."""
+    check_open(pool)
+    result = pool.batches.call("call", "render", select_rows(None, pool.n), None, encode_arguments((), {}))
+    if any(error.get("op") == "call" for error in result.errors.values()):
+        _raise(result)
+    return frames.complete(result, result.errors)
 
 
 def get_attribute(pool: RLPool, name: str, rows: list[int]) -> list[Any]:

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from sandpool.pool.actions import read_actions
 from sandpool.pool.batches import StepBatch
+from sandpool.pool.branches import CopyBatch
 from sandpool.pool.replies import spread
 from sandpool.pool.result import RowErrors
 from sandpool.pool.revive import Revived, revive_rows
@@ -44,7 +45,7 @@ class Stepped(NamedTuple):
 
 
 class Started(NamedTuple):
-    """One reset of all rows; members as in `Stepped`, with n reset infos."""
+    """One reset, or copies; members as in `Stepped`, with n reset infos."""
 
     obs: Any
     reset_infos: Infos
@@ -91,15 +92,27 @@ class Rows:
         observations = fit_batch(self._observation_space, revived.obs)
         return Stepped(observations, batch.rewards, dones, infos, resets | revived.infos, {**fresh, **revived.errors})
 
+    def take_copies(self, batch: CopyBatch) -> Started:
+        """Take what a fork or a restore brought in; a copy that failed is brought back as after a reset."""
+        obs, infos, errors = batch.reset
+        others = {row: error for row, error in self._waiting.items() if row not in batch.pairs.targets}
+        revived = self._revive(obs, errors, errors, self._any_actions(errors))
+        self._waiting |= others
+        told = spread({**infos, **revived.infos}, self._pool.n)
+        return Started(fit_batch(self._observation_space, revived.obs), told, {**errors, **revived.errors})
+
     def reset(self, seeds: Sequence[int | None], options: Sequence[dict[str, Any]]) -> Started:
         """Reset every row with its seed and its options; empty ones are not passed on."""
         check_open(self._pool)
         given = [item or None for item in options]
         batch = self._pool.batches.reset(_plain_seed(seeds), given if any(given) else None, False, self._all)
-        actions = [deepcopy(self._action_space).sample()] * self._pool.n if batch.errors else []
-        revived = self._revive(batch.obs, batch.errors, batch.errors, actions)
+        revived = self._revive(batch.obs, batch.errors, batch.errors, self._any_actions(batch.errors))
         infos = spread({**batch.infos, **revived.infos}, self._pool.n)
         return Started(fit_batch(self._observation_space, revived.obs), infos, {**batch.errors, **revived.errors})
+
+    def _any_actions(self, errors: RowErrors) -> Any:
+        """Return actions for the steps that bring failed rows back; none is executed."""
+        return [deepcopy(self._action_space).sample()] * self._pool.n if errors else []
 
     def _revive(self, obs: Any, errors: RowErrors, fresh: RowErrors, actions: Any) -> Revived:
         """Bring back those that failed just now; a row that was told of before is not waited for again."""

@@ -9,13 +9,13 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
-from stable_baselines3.common.vec_env import VecEnv  # type: ignore[import-not-found]
-
 from sandpool.errors import InvalidTypeError, InvalidValueError, RowsFailedError
+from sandpool.pool.frames import Frames
 from sandpool.pool.report import Reporter
 from sandpool.pool.rlpool import RLPool
 from sandpool.sb3 import calls
 from sandpool.sb3.background import Background
+from sandpool.sb3.branching import BranchedVecEnv
 from sandpool.sb3.indices import rows_of
 from sandpool.sb3.observations import Space
 from sandpool.sb3.options import check_errors, check_pool, pool_options, spaces_of
@@ -27,7 +27,7 @@ from sandpool.sources.from_gym import Wrapper, open_gym_pool
 Indices = int | Iterable[int] | None
 
 
-class SB3VecEnv(VecEnv):  # type: ignore[misc]
+class SB3VecEnv(BranchedVecEnv):
     """N isolated environments as one VecEnv; it takes the place of SubprocVecEnv.
 
     Args:
@@ -163,6 +163,7 @@ class SB3VecEnv(VecEnv):  # type: ignore[misc]
         self._background: Background | None = None
         self._reporter = Reporter(raises=errors == "raise")
         self._rows = Rows(pool, *spaces)
+        self._frames = Frames()
         super().__init__(pool.n, *spaces)
         # The frame rate, say, which the base class leaves out; it has set the render modes.
         self.metadata: dict[str, Any] = {**pool.description["metadata"], **self.metadata}
@@ -296,8 +297,8 @@ class SB3VecEnv(VecEnv):  # type: ignore[misc]
         return calls.is_wrapped(self._pool, wrapper_class, rows_of(indices, self._pool.n))
 
     def get_images(self) -> list[Any]:
-        """Return what each environment renders, None for each if the render mode is not ``rgb_array``."""
+        """Return what each environment renders, black for a failed one; None for each if the render mode is not ``rgb_array``."""
         if self.render_mode != "rgb_array":
             warnings.warn(f"The render mode is {self.render_mode!r}; get_images() needs 'rgb_array'.", UserWarning, stacklevel=2)
             return [None] * self._pool.n
-        return self.env_method("render")
+        return calls.render_frames(self._pool, self._frames)

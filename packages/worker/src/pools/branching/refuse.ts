@@ -31,8 +31,7 @@ export function readSources(
   return sources.map((given: Record<string, unknown>) => {
     const blockers = Array.isArray(given.blockers) ? (given.blockers as Blocker[]) : [];
     const text = typeof given.text === "string" ? given.text : blockers.map(describeBlocker).join("; ");
-    const slot = given.slot ?? given.state;
-    const state = typeof slot === "number" ? stateOf(slot) : undefined;
+    const state = typeof given.state === "number" ? stateOf(given.state) : undefined;
     return { ...(state === undefined ? { row: Number(given.row) } : { state }), blockers, text };
   });
 }

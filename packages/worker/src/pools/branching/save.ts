@@ -69,7 +69,10 @@ async function saveParts(core: PoolCore, parts: readonly SavePart[]): Promise<St
   const outcomes = await Promise.all(held.map((part) => settlePart(core, part)));
   const failure = outcomes.find((outcome) => outcome instanceof Error);
   const saved = outcomes.flatMap((outcome) => (outcome instanceof Error ? [] : outcome));
-  if (failure === undefined) return saved;
+  if (failure === undefined) {
+    core.states.order(saved);
+    return saved;
+  }
   core.states.remove(saved.map(({ id }) => id));
   await Promise.all(held.map((part) => releaseSlots(core, part.shard, part.running, slotsOf(part))));
   throw new Unchanged(failure);

@@ -70,6 +70,14 @@ export class States {
     return record;
   }
 
+  /** Puts the newest states, which several shards told in any order, into the order of their rows. */
+  order(newest: readonly StateRecord[]): void {
+    for (const record of newest) {
+      this.#records.delete(record.id);
+      this.#records.set(record.id, record);
+    }
+  }
+
   /** Forgets states; the ids that are none are left out. */
   remove(ids: readonly string[]): StateRecord[] {
     return ids.flatMap((id) => {

@@ -3,7 +3,7 @@ import type { CreatePoolRequest } from "@sandpool/protocol";
 import { fail } from "../../fail.ts";
 import type { WorkerLimits } from "../limits.ts";
 import type { RowRange } from "../rows/ranges.ts";
-import { divideEvenly, divideRows } from "./divide.ts";
+import { countProcesses, divideEvenly, divideRows } from "./divide.ts";
 
 /** Which rows each shard has. */
 export interface RowPlan {
@@ -24,6 +24,7 @@ export function planRows(request: CreatePoolRequest, limits: WorkerLimits, warni
       details: { received: requested, n },
     });
   }
+  checkProcesses(request, limits);
   const wanted = chooseShards(request, limits);
   const ranges = requested === "auto" ? divideEvenly(n, wanted) : divideRows(n, wanted, requested);
   if (shards !== "auto" && ranges.length < shards) {
@@ -31,6 +32,18 @@ export function planRows(request: CreatePoolRequest, limits: WorkerLimits, warni
   }
   const isOneEach = ranges[0]?.count === 1;
   return { ranges, rowsPerProcess: requested !== "auto" ? requested : isOneEach ? 1 : null };
+}
+
+/** With "auto" each row may turn out to need a process of its own. */
+function checkProcesses({ n, envs_per_process: requested }: CreatePoolRequest, { processesMax }: WorkerLimits): void {
+  const processes = requested === "auto" ? n : countProcesses(n, requested);
+  if (processes <= processesMax) return;
+  const most = requested === "auto" ? "up to " : "";
+  throw fail(
+    "invalid_request",
+    `n: received ${n} rows in ${most}${processes} processes; this server allows at most ${processesMax} processes.`,
+    { hint: `Pass envs_per_process=${Math.ceil(n / processesMax)} or more.`, details: { n, processes } },
+  );
 }
 
 function chooseShards(request: CreatePoolRequest, limits: WorkerLimits): number {

@@ -41,10 +41,23 @@ describe.skipIf(probe.rowMemory !== "cgroup")("limits of a sandbox", { timeout: 
   test("a row over its share is killed alone and counted, a row below it lives", async () => {
     const folder = "/run/sandpool/memory";
     const options = { capabilities: "pool" as const, rowMemory };
-    const over = await attemptInside(host, ["enter_row", folder, 0, 10_000, 96 * MEGABYTE], options);
+    const over = await attemptInside(host, ["enter_group", folder, "e0", 10_000, 96 * MEGABYTE], options);
     expect(over).toEqual({ did: { exit: -9, kills: 1 } });
-    const below = await attemptInside(host, ["enter_row", folder, 1, 10_001, 8 * MEGABYTE], options);
+    const below = await attemptInside(host, ["enter_group", folder, "e1", 10_001, 8 * MEGABYTE], options);
     expect(below).toEqual({ did: { exit: 0, kills: 0 } });
+  });
+
+  test("saved states have a group of their own, with one limit for all of them", async () => {
+    const folder = "/run/sandpool/memory";
+    const states = { ...rowMemory, statesBytes: 24 * MEGABYTE };
+    const options = { capabilities: "pool" as const, rowMemory: states };
+    const over = await attemptInside(host, ["enter_group", folder, "states", 10_100, 96 * MEGABYTE], options);
+    expect(over).toEqual({ did: { exit: -9, kills: 1 } });
+    const below = await attemptInside(host, ["enter_group", folder, "states", 10_101, 8 * MEGABYTE], options);
+    expect(below).toEqual({ did: { exit: 0, kills: 0 } });
+    const without = { capabilities: "pool" as const, rowMemory };
+    const absent = await attemptInside(host, ["open_for_writing", `${folder}/states/cgroup.procs`], without);
+    expect(absent).toEqual({ failed: "ENOENT" });
   });
 
   test("a server with umask 077 makes the same sandbox", async () => {
@@ -52,7 +65,11 @@ describe.skipIf(probe.rowMemory !== "cgroup")("limits of a sandbox", { timeout: 
     const before = process.umask(0o077);
     try {
       const options = { capabilities: "pool" as const, rowMemory };
-      const outcome = await attemptInside(careful, ["enter_row", "/run/sandpool/memory", 1, 10_001, MEGABYTE], options);
+      const outcome = await attemptInside(
+        careful,
+        ["enter_group", "/run/sandpool/memory", "e1", 10_001, MEGABYTE],
+        options,
+      );
       expect(outcome).toEqual({ did: { exit: 0, kills: 0 } });
       const inside = await attemptInside(careful, ["read_as_row", 10_001, "/etc/passwd"], options);
       expect(inside).toEqual({ did: expect.stringContaining("root:x:0:0") });
