@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::branch::{kill, lives, totals, twins};
+use harness::branch::{is_reaped, kill, lives, totals, twins};
 use harness::{Batch, merged};
 use serde_json::json;
 
@@ -167,22 +167,10 @@ fn a_copy_that_ends_before_its_hello_is_told_with_what_it_wrote() {
 fn a_held_copy_that_dies_makes_its_target_a_failed_row() {
     let mut agent = twins(json!({}), 3, json!({}));
     agent.add(json!([1, 2, 3]));
-    let copied = |agent: &mut harness::Agent| {
-        let told = std::fs::read_dir("/proc").expect("processes").flatten();
-        let children = told.filter_map(|entry| entry.file_name().to_str()?.parse::<i64>().ok());
-        let ours = agent.process.id();
-        let children = children.filter(|pid| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok()) == Some(ours)
-        });
-        children.collect::<Vec<_>>()
-    };
-    let before = copied(&mut agent);
-    agent.hold("fork", json!([[0, 1]]), json!({}));
-    let held: Vec<i64> = copied(&mut agent).into_iter().filter(|pid| !before.contains(pid)).collect();
+    let held = agent.held("fork", json!([[0, 1]]));
     assert_eq!(held.len(), 1, "one more child of the agent");
-    kill(&json!(held[0]));
-    agent.await_status(|_| !lives(&json!(held[0])));
+    kill(&held[0]);
+    agent.await_status(|_| is_reaped(&held[0]));
     let batch = Batch::of(agent.settle(json!({})));
     assert_eq!((&batch.head["failed"], &batch.error(0)["kind"]), (&json!([1]), &json!("crash")));
     assert_eq!(batch.error(0)["signal"], 9);

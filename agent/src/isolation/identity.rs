@@ -135,8 +135,8 @@ impl Isolation {
     }
 }
 
-/// A copy's folder is named by its uid, which is above every row's number, so that no row's folder has that name.
+/// No row's folder has the name of a copy's.
 fn with_uid(id: Identity, uid: u32) -> Identity {
-    let workspace = id.workspace.with_file_name(uid.to_string());
+    let workspace = id.workspace.with_file_name(format!("copy-{uid}"));
     Identity { uid, gid: uid, workspace, ..id }
 }

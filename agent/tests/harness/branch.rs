@@ -103,6 +103,32 @@ pub fn lives(pid: &Value) -> bool {
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
+/// True once the agent has taken in that a process ended.
+pub fn is_reaped(pid: &Value) -> bool {
+    !std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+impl Agent {
+    /// Processes whose parent is the agent.
+    pub fn children(&self) -> Vec<Value> {
+        let agent = self.process.id().to_string();
+        let entries = std::fs::read_dir("/proc").expect("processes").flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i64>().ok());
+        let ours = pids.filter(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(agent.as_str())
+        });
+        ours.map(Value::from).collect()
+    }
+
+    /// Holds copies, and gives the pids of those.
+    pub fn held(&mut self, kind: &str, pairs: Value) -> Vec<Value> {
+        let before = self.children();
+        self.hold(kind, pairs, json!({}));
+        self.children().into_iter().filter(|pid| !before.contains(pid)).collect()
+    }
+}
+
 /// A started shard of environments that can be copied.
 pub fn twins(settings: Value, count: u32, changes: Value) -> Agent {
     let path = program("twin.py");
