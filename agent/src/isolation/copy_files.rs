@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
@@ -69,7 +69,7 @@ impl Copier<'_> {
             return Err(refuse(&path, format!("more than {DEPTH_LIMIT} folders inside each other")));
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let source = openat(place.source, name, flags, Mode::empty()).map_err(failed)?;
+        let source = open_unseen(place.source, name, flags).map_err(failed)?;
         let target = openat(place.target, name, flags, Mode::empty()).map_err(failed)?;
         let inside = Place { source: source.as_fd(), target: target.as_fd(), path: &path };
         for name in names(source.as_fd()).map_err(failed)? {
@@ -118,7 +118,7 @@ impl Copier<'_> {
         let failed = |error: Errno| fault(path, error);
         // Non-blocking: what was a file may have become a pipe since.
         let reading = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let source = openat(place.source, name, reading, Mode::empty()).map_err(failed)?;
+        let source = open_unseen(place.source, name, reading).map_err(failed)?;
         let status = fstat(&source).map_err(failed)?;
         if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
             return Err(refuse(path, "it changes while it is copied"));
@@ -130,6 +130,14 @@ impl Copier<'_> {
             return Err(CopyFault::TooLarge { bytes: self.budget.bytes, limit_bytes: self.budget.limit_bytes });
         }
         give_attributes(&source, &target, &status, self.owner).map_err(failed)
+    }
+}
+
+/// Opens what is read without leaving a trace of that in its times, where that is allowed.
+fn open_unseen(folder: BorrowedFd<'_>, name: &CString, flags: OFlags) -> Result<OwnedFd, Errno> {
+    match openat(folder, name, flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => openat(folder, name, flags, Mode::empty()),
+        other => other,
     }
 }
 

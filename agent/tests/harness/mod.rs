@@ -55,10 +55,14 @@ impl Agent {
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("sandpool-agent-test-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder for workspaces");
+        Self::run(Command::new(env!("CARGO_BIN_EXE_sandpool-agent")), folder)
+    }
+
+    /// The agent that a command starts, which gets its channel as descriptor 3.
+    pub fn run(mut command: Command, folder: PathBuf) -> Self {
         let (stream, theirs) = UnixStream::pair().expect("a socket pair");
         stream.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         let descriptor = theirs.as_raw_fd();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sandpool-agent"));
         // SAFETY: dup2 may be called between fork and exec.
         unsafe {
             command.pre_exec(move || {
@@ -71,14 +75,19 @@ impl Agent {
 
     /// A shard of `count` rows of a program, started, with the layout that it proposes.
     pub fn started(argv: &[&str], count: u32, changes: Value) -> (Self, Value) {
-        let mut agent = Self::new();
+        Self::new().start(argv, count, changes)
+    }
+
+    /// Starts a shard, with the layout that it proposes.
+    pub fn start(mut self, argv: &[&str], count: u32, changes: Value) -> (Self, Value) {
+        let agent = &mut self;
         let head = agent.start_head(argv, count, changes);
         let reply = agent.request(&head, b"{}");
         assert_eq!(reply.head["ok"], true, "start: {}", reply.head);
         let layout = json!({"op": "layout", "layout": reply.head["layout"]});
         let fixed = agent.request(&layout, b"");
         assert_eq!(fixed.head["ok"], true, "layout: {}", fixed.head);
-        (agent, reply.head)
+        (self, reply.head)
     }
 
     /// The head of a start, with members replaced.

@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-use super::probe::probe;
-
 const CAPABILITIES: [&str; 9] = [
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
@@ -54,27 +52,30 @@ impl Default for Container {
 pub struct Bundle {
     pub folder: PathBuf,
     pub name: String,
+    /// The host's id of the container's root.
+    pub first_uid: u32,
     cgroups: Vec<PathBuf>,
 }
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl Bundle {
-    pub fn make(container: &Container) -> Self {
+    /// A bundle whose process 1 is that program with these arguments.
+    pub fn make(container: &Container, agent: &Path, arguments: &[&str]) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let process = std::process::id();
         let name = format!("sandpool-isolation-{process}-{number}");
         let folder = std::env::temp_dir().join(&name);
         let first_uid = 1_900_000_000 + (process.wrapping_mul(31) + number) % 3000 * 65536;
-        let mut bundle = Self { folder, name, cgroups: Vec::new() };
-        bundle.make_root(first_uid);
+        let mut bundle = Self { folder, name, first_uid, cgroups: Vec::new() };
+        bundle.make_root(first_uid, agent);
         bundle.make_memory_groups(container, first_uid);
-        let config = bundle.config(container, first_uid);
+        let config = bundle.config(container, first_uid, arguments);
         fs::write(bundle.folder.join("config.json"), config.to_string()).expect("config.json");
         bundle
     }
 
-    fn make_root(&self, first_uid: u32) {
+    fn make_root(&self, first_uid: u32, agent: &Path) {
         let root = self.folder.join("rootfs");
         let folders = ["usr", "etc", "proc", "dev", "sys", "run", "tmp", "workspace", "env", "sandpool"];
         for folder in folders {
@@ -92,7 +93,7 @@ impl Bundle {
         }
         for (copy, mode) in [("agent", 0o755), ("setuid", 0o4755)] {
             let path = self.folder.join(copy);
-            fs::copy(probe(), &path).expect("the probe");
+            fs::copy(agent, &path).expect("the agent");
             chown(&path, Some(first_uid), Some(first_uid)).expect("chown");
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode");
             fs::write(root.join("sandpool").join(copy), "").expect("mount point");
@@ -121,8 +122,9 @@ impl Bundle {
         let parent = Path::new("/sys/fs/cgroup/memory").join(&self.name);
         fs::create_dir(&parent).expect("a memory cgroup: needs cgroup version 1 and root");
         self.cgroups.push(parent.clone());
-        for number in 0..count {
-            let group = parent.join(format!("e{number}"));
+        let names = (0..count).map(|number| format!("e{number}")).chain(["states".to_owned()]);
+        for name in names {
+            let group = parent.join(name);
             fs::create_dir(&group).expect("a row's cgroup");
             fs::write(group.join("memory.limit_in_bytes"), bytes.to_string()).expect("a limit");
             let members = group.join("cgroup.procs");
@@ -132,7 +134,7 @@ impl Bundle {
         }
     }
 
-    fn config(&self, container: &Container, first_uid: u32) -> Value {
+    fn config(&self, container: &Container, first_uid: u32, arguments: &[&str]) -> Value {
         let capabilities = &container.capabilities;
         let mapping = json!([{"containerID": 0, "hostID": first_uid, "size": 65536}]);
         let namespaces = ["user", "pid", "mount", "ipc", "uts", "network", "cgroup"];
@@ -151,7 +153,7 @@ impl Bundle {
             "process": {
                 "terminal": false,
                 "user": {"uid": 0, "gid": 0},
-                "args": ["/sandpool/agent", "agent"],
+                "args": ([&["/sandpool/agent"], arguments].concat()),
                 "env": ["PATH=/usr/bin:/bin"],
                 "cwd": "/",
                 "capabilities": {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::bundle::{Bundle, Container};
+use super::probe::probe;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -40,7 +41,7 @@ impl Shard {
 
     /// Without `Isolation::new`.
     pub fn boot(container: &Container) -> Self {
-        let bundle = Bundle::make(container);
+        let bundle = Bundle::make(container, &probe(), &["agent"]);
         let mut runtime = Command::new("runc")
             .arg("--root")
             .arg(bundle.folder.join("state"))

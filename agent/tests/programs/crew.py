@@ -2,7 +2,8 @@
 
 Argument: a JSON object of settings. `form`: "array" (an announced Box of two float32), "dict", "list" (texts, no space) or "plain" (lists of
 numbers, no space); `raw`: stacked values as raw bytes; `lists`: rewards, flags and infos as lists; `template`: fork; `features`: instead of
-batch; `vector`: be a vectorised environment of that description; `measure`: the answer to it; `lying_rows`: announce so many; `dies_if`: end at hello if that file is there; `fails`: the row whose resets raise.
+batch; `vector`: be a vectorised environment of that description; `measure`: the answer to it; `lying_rows`: announce so many; `dies_if`: end at hello if that file is there; `fails`: the row whose resets raise;
+`mute` and `deaf`: rows whose state is not told, and not taken.
 
 An action is a number (the observation's first element and the reward; 9 terminates, 8 truncates) or an object: `fail` (kind of an error of that
 row), `info` (goes into the info), `reward`, `play` (a script of speak.py for the whole message; "$ID" as there). The options of a reset may be such an object.
@@ -225,10 +226,37 @@ def call_rows(request, rows):
     return {"results": results, **({"errors": errors} if errors else {})}
 
 
+def state_of(row):
+    if members[row].index == settings.get("mute"):
+        raise FailureError("exception")
+    return nd("<i8", [2], struct.pack("<2q", members[row].steps, members[row].index))
+
+
+def take_state(row, state, seed):
+    if members[row].index == settings.get("deaf"):
+        raise FailureError("exception")
+    members[row].steps = struct.unpack("<2q", base64.b64decode(state["$nd"][2]))[0] + (seed or 0)
+    return None if seed is None else ["steps"]
+
+
+def states(request, rows):
+    errors = {}
+    if request["op"] == "get_state":
+        told = [attempt(errors, row, lambda: state_of(row)) for row in rows]
+        return {"states": told, "errors": errors}
+    pairs = zip(rows, request["states"], request["reseeds"])
+    done = [attempt(errors, row, lambda: take_state(row, state, seed)) for row, state, seed in pairs]
+    return {"ok": True, "reseeded": done, "errors": errors}
+
+
 def plain(request, raw):
     op = request["op"]
     member = members[0]
     try:
+        if op == "get_state":
+            return {"state": state_of(0)}
+        if op == "set_state":
+            return {"ok": True, "reseeded": take_state(0, request["state"], request["reseed"])}
         if op == "reset":
             observation, info = member.reset(request["seed"], request["options"])
             return {"obs": single(observation), "info": {**info, "config": configs[0], "message": 1}}
@@ -258,6 +286,8 @@ def answer(request, raw):
         return plain(request, raw)
     rows = list(range(len(members))) if request["rows"] is None else request["rows"]
     try:
+        if op in ("get_state", "set_state"):
+            return states(request, rows)
         if op == "step":
             return step_rows(request, rows, raw)
         return reset_rows(request, rows) if op == "reset" else call_rows(request, rows)
