@@ -112,7 +112,7 @@ pub struct Start {
     pub way: Way,
     /// Ordinary starts at once.
     pub spawn_parallel: usize,
-    /// Row i runs as uid `base_uid + i`.
+    /// Process i of the pool runs as uid `base_uid + i`.
     pub base_uid: u32,
     /// Uid of the template.
     pub template_uid: u32,

@@ -67,8 +67,8 @@ impl Isolation {
             row,
             local,
             rows,
-            uid: settings.base_uid + row,
-            gid: settings.base_uid + row,
+            uid: settings.base_uid + self.number_of(row),
+            gid: settings.base_uid + self.number_of(row),
             workspace: folder.join(row.to_string()),
             limits: Limits {
                 address_space_bytes: memory.is_none().then_some(self.together(settings.memory_bytes, rows)),
@@ -84,10 +84,11 @@ impl Isolation {
     /// process by its uid never meets the new one.
     pub fn other_identity(&self, id: &Identity) -> Identity {
         let settings = &self.settings;
-        if id.uid != settings.base_uid + id.row {
+        let number = self.number_of(id.row);
+        if id.uid != settings.base_uid + number {
             return self.identity(id.row, id.local, id.rows);
         }
-        with_uid(id.clone(), settings.base_uid + settings.n + settings.states + id.row)
+        with_uid(id.clone(), settings.base_uid + self.processes() + settings.states + number)
     }
 
     /// The identity of the saved state in a slot, of the row `row`. Its memory group is that of all states.
@@ -97,7 +98,22 @@ impl Isolation {
         let mut id = self.identity(row, 0, 1);
         id.limits.address_space_bytes = memory.is_none().then_some(settings.memory_bytes);
         id.memory = memory;
-        with_uid(id, settings.base_uid + settings.n + slot)
+        with_uid(id, settings.base_uid + self.processes() + slot)
+    }
+
+    /// Says how many rows a process has, before any identity of them is asked for: uids are counted by processes.
+    pub fn share(&self, rows_per_process: u32) {
+        self.rows_per_process.set(rows_per_process.max(1));
+    }
+
+    /// The number of the process of a row, among all of the pool.
+    fn number_of(&self, row: u32) -> u32 {
+        row / self.rows_per_process.get()
+    }
+
+    /// Processes of the pool.
+    fn processes(&self) -> u32 {
+        self.settings.n.div_ceil(self.rows_per_process.get())
     }
 
     /// Processes that the template may have. Forks count against its uid until they take their own, so it has room

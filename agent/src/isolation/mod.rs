@@ -32,7 +32,7 @@ mod mounts;
 #[cfg(target_os = "linux")]
 mod prepare;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
@@ -54,8 +54,8 @@ pub const CHANNEL_DESCRIPTOR: i32 = 3;
 pub struct Settings {
     /// False: no uids, mounts, namespaces, filters or cgroups (driver `unisolated`).
     pub isolated: bool,
-    /// Row i runs as uid and gid `base_uid + i`. Above 9999 when isolated. The uids of `states` saved states follow those
-    /// of the pool's `n` rows, and then each row's second one.
+    /// Process i of the pool runs as uid and gid `base_uid + i`. Above 9999 when isolated. The uids of `states` saved
+    /// states follow those of the pool's processes, and then each process's second one.
     pub base_uid: u32,
     /// Rows of the pool.
     pub n: u32,
@@ -86,6 +86,7 @@ pub struct Settings {
 /// Gives rows their identity, starts their programs and ends them.
 pub struct Isolation {
     settings: Settings,
+    rows_per_process: Cell<u32>,
     /// The first process of each identity, by its uid, as told by `spawn_environment` and `adopt`.
     leaders: RefCell<HashMap<u32, processes::Leader>>,
     #[cfg(target_os = "linux")]
@@ -103,10 +104,10 @@ impl Isolation {
         {
             prepare::agent(&settings)?;
             let filters = if settings.isolated { Some(filter::Filters::compile(settings.base_uid)?) } else { None };
-            Ok(Self { settings, leaders: RefCell::default(), filters })
+            Ok(Self { settings, rows_per_process: Cell::new(1), leaders: RefCell::default(), filters })
         }
         #[cfg(not(target_os = "linux"))]
-        Ok(Self { settings, leaders: RefCell::default() })
+        Ok(Self { settings, rows_per_process: Cell::new(1), leaders: RefCell::default() })
     }
 
     /// Tells the isolation which process is the first of a row. Call it with the pid of a fork

@@ -10,6 +10,7 @@ impl Shard {
         let (first, count, size) = (self.settings.first, self.settings.count, rows_per_process.max(1));
         // The first one may have been the probe, whose events are still to be told apart.
         let epoch = self.packs.first().map_or(0, |probe| probe.epoch);
+        self.isolation.share(size);
         self.packs = (0..count.div_ceil(size))
             .map(|number| {
                 let start = number * size;

@@ -33,6 +33,20 @@ fn workspaces_must_be_an_absolute_path() {
 }
 
 #[test]
+fn uids_are_counted_by_processes_then_by_saved_states_then_by_copies() {
+    let isolation = Isolation::new(settings(Some("/tmp".into()))).expect("no right is needed");
+    let uids = |row: u32| {
+        let id = isolation.identity(row, 0, 1);
+        let other = isolation.other_identity(&id);
+        (id.uid, isolation.state_identity(15, row).uid, other.uid, isolation.other_identity(&other).uid)
+    };
+    assert_eq!(uids(6), (10_006, 10_023, 10_030, 10_006));
+    // Rows 0 to 2, 3 to 5, and 6 and 7.
+    isolation.share(3);
+    assert_eq!(uids(6), (10_002, 10_018, 10_021, 10_002));
+}
+
+#[test]
 fn a_program_gets_its_folders_its_channel_and_a_session_and_is_killed() {
     let folder = std::env::temp_dir().join(format!("sandpool-unisolated-{}", std::process::id()));
     let isolation = Isolation::new(settings(Some(folder.clone()))).expect("no right is needed");

@@ -136,6 +136,23 @@ def test_an_action_the_pool_refuses_fails_its_own_coroutine_alone(run: Run) -> N
     run(test)
 
 
+def test_an_episode_goes_on_after_an_action_or_a_reset_that_the_pool_refused(run: Run) -> None:
+    async def test(pool: AsyncRLPool) -> None:
+        async with pool.env() as e:
+            with pytest.raises(sandpool.RequestRefusedError):
+                await e.reset(options={"task": 10**500})
+            with pytest.raises(sandpool.InvalidValueError, match="expected a reset first"):
+                await e.step(1)
+            await e.reset()
+            await e.step(1)
+            for refused in (e.step(10**500), e.reset(options={"task": 10**500})):
+                with pytest.raises(sandpool.RequestRefusedError):
+                    await refused
+            assert (await e.step(2))[0][1] == 2
+
+    run(test, n=1)
+
+
 def test_a_call_waits_for_what_is_out_and_holds_back_the_rest(run: Run) -> None:
     async def test(pool: AsyncRLPool) -> None:
         async def one(number: int) -> list[int]:

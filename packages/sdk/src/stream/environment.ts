@@ -128,10 +128,17 @@ export class Environment<Observation = Value> implements AsyncDisposable {
       await earlier;
       this.#refuseReleased();
     }
+    const wasReset = this.#wasReset;
     this.#wasReset = false;
-    const outcome = await stepping.ask(entry, signal);
-    this.#wasReset = true;
-    return outcome;
+    try {
+      const outcome = await stepping.ask(entry, signal);
+      this.#wasReset = true;
+      return outcome;
+    } catch (error) {
+      // Refused: nothing was sent to the environment, so its episode is where it was.
+      if (!stepping.isAsked(this.index)) this.#wasReset = wasReset;
+      throw error;
+    }
   }
 
   #report<Result extends RowReset>(result: Result): Result & { observation: Observation } {

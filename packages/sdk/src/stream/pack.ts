@@ -7,6 +7,7 @@ import type { Entry, Resets, Steps } from "./entries.ts";
 /** A numbered message, kept until its rows are back: text, or a binary batch. */
 export interface Outgoing {
   number: number;
+  entries: readonly Entry[];
   rows: readonly number[];
   data: string | Buffer;
 }
@@ -31,7 +32,7 @@ export function packEntries(entries: readonly Entry[], number: number, received:
     const where = group.flatMap((entry) => entry.rows);
     const head = { number: number + place, op, where, received };
     const data = op === "reset" ? packResets(group as Resets[], head) : packSteps(group as Steps[], head);
-    return { number: head.number, rows: where, data };
+    return { number: head.number, entries: group, rows: where, data };
   });
 }
 

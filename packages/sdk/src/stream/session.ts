@@ -27,6 +27,8 @@ export class Session {
   #lastNumber = 0;
   #accepted = 0;
   #waiting: Entry[] = [];
+  /** Entries that wait to be tried again, each in a message of its own. */
+  #apart: Entry[] = [];
   readonly #kept = new Map<number, Kept>();
   /** For each row the number of its message. */
   readonly #underway = new Map<number, number>();
@@ -54,7 +56,7 @@ export class Session {
 
   /** Whether an entry waits or a message lacks results. */
   get isBusy(): boolean {
-    return this.#waiting.length > 0 || this.#kept.size > 0;
+    return this.#waiting.length > 0 || this.#apart.length > 0 || this.#kept.size > 0;
   }
 
   /** Whether nothing of this session is missing, and it is no new one: then it may be given up for another. */
@@ -81,7 +83,11 @@ export class Session {
   /** Turns the entries that wait into numbered messages. */
   pack(): Outgoing[] {
     const messages = packEntries(this.#waiting, this.#lastNumber + 1, this.#received);
+    for (const entry of this.#apart) {
+      messages.push(...packEntries([entry], this.#lastNumber + 1 + messages.length, this.#received));
+    }
     this.#waiting = [];
+    this.#apart = [];
     const packedAtMs = performance.now();
     for (const message of messages) {
       this.#kept.set(message.number, { message, packedAtMs, left: message.rows.length });
@@ -116,20 +122,27 @@ export class Session {
     return part;
   }
 
-  /** Takes in that the pool refused a message: its rows, which are out no longer; none, if that is known already. */
+  /**
+   * Takes in that the pool refused a message: its rows, which are out no longer. None, if that is known already, or if the message
+   * carried several entries: each is then tried alone, for one that the pool does not like must not cost the others anything.
+   */
   refuse(number: number): readonly number[] {
     this.#lastSignMs = performance.now();
     const kept = this.#kept.get(number);
     if (kept === undefined) return [];
     this.#kept.delete(number);
     this.#accepted = Math.max(this.#accepted, number);
-    for (const row of kept.message.rows) this.#underway.delete(row);
-    return kept.message.rows;
+    const { entries, rows } = kept.message;
+    for (const row of rows) this.#underway.delete(row);
+    if (entries.length === 1) return rows;
+    this.#apart.push(...entries);
+    return [];
   }
 
   /** The stream has failed for good: nothing is under way any longer. */
   forget(): void {
     this.#waiting = [];
+    this.#apart = [];
     this.renew();
   }
 

@@ -116,6 +116,11 @@ export class AsynchronousStepping implements Receiver {
     return waitFor(back, { signal }, () => new Error());
   }
 
+  /** Whether a row was asked and has not answered. */
+  isAsked(row: number): boolean {
+    return this.#requests.whenBack(row) !== null;
+  }
+
   /** Runs a batch between the rows' messages: waits until all that are out are back, and holds back what is asked meanwhile. */
   callBetween<Result>(run: () => Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
     return this.#turns.take(() => this.#session.isBusy, run, signal);

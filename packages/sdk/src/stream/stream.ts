@@ -129,6 +129,7 @@ export class Stream {
     } else if (event?.event === "refused" && this.#isOpen && typeof number === "number") {
       const rows = this.#session.refuse(number);
       if (rows.length > 0) this.#receiver.refuse(rows, errorFromWire(400, event));
+      else this.#flushSoon();
     } else throw unexpected(text.slice(0, 200));
   }
 

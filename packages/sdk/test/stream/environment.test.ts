@@ -104,6 +104,30 @@ describe("environments that are checked out", { timeout: 60_000 }, () => {
     expect((await reset).observation.toList()).toEqual([0, 0, 7]);
   });
 
+  test("lose nothing by what the pool refused, their own or another's that was asked in the same turn", async () => {
+    await using pool = await makePool(server, "counting", { n: 3 });
+    const envs = [await pool.env(), await pool.env(), await pool.env()] as const;
+    await Promise.all(envs.map((env) => env.reset()));
+    const asked = envs.map((env) => env.step(env.index === 1 ? 10n ** 500n : "fine"));
+    const [first, refused, last] = await Promise.allSettled(asked);
+    expect([first, last]).toMatchObject([
+      { value: { observation: { steps: 1 } } },
+      { value: { observation: { steps: 1 } } },
+    ]);
+    expect(refused).toMatchObject({ status: "rejected", reason: { code: "invalid_request" } });
+    expect(await envs[1].step("better")).toMatchObject({ observation: { steps: 1 } });
+    for (const env of envs) env.release();
+  });
+
+  test("get the seed and task that each asked for, whichever order they ask in", async () => {
+    await using pool = await makePool(server, "pacing", { n: 3 });
+    const envs = [await pool.env<NdArray>(), await pool.env<NdArray>(), await pool.env<NdArray>()];
+    const asked = [2, 0, 1].map((row) => envs[row]?.reset({ seed: 100 + row, options: { task: row } }));
+    const seen = (await Promise.all(asked)).map((reset) => [reset?.observation.toList(), reset?.info]);
+    expect(seen).toEqual([2, 0, 1].map((row) => [[row, 0, 100 + row], { task: row }]));
+    for (const env of envs) env.release();
+  });
+
   test("are free only when what they were asked has come", async () => {
     await using pool = await makePool(server, "pacing", { n: 1 });
     let step: Promise<RowStep>;

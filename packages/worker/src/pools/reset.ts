@@ -70,7 +70,7 @@ function resetDown(shard: Shard, delivery: Delivery, hard: boolean, limitMs: num
   });
 }
 
-/** A seed for each selected row in index order: `s + row`, the list's item, or null for the pool's rule. */
+/** A seed for each selected row in index order: `s + row`, the list's item, or null for the pool's rule. A list is in the order of `where`. */
 export function seedsOf(
   seed: ResetRequest["seed"] | null,
   selection: Selection,
@@ -87,9 +87,10 @@ export function seedsOf(
     }
     return rows.map((row) => seed + row);
   }
-  if (seed.length === n) return rows.map((row) => seed[row] ?? null);
-  if (seed.length === selection.total)
+  if (seed.length === selection.total) {
     return rows.map((_, position) => seed[selection.order?.[position] ?? position] ?? null);
+  }
+  if (seed.length === n) return rows.map((row) => seed[row] ?? null);
   throw fail(
     "invalid_request",
     `seed: received a list of ${seed.length}; ${n} were expected, one for each row of the pool.`,

@@ -378,7 +378,7 @@ test("progress is summed over the shards", async () => {
 test.each([
   [{ n: 70_000 }, "invalid_request", /at most 65536/],
   [{ n: 20_000 }, "invalid_request", /20000 processes.*at most 10000 processes/],
-  [{ n: 20_000, envs_per_process: "auto" }, "invalid_request", /up to 20000 processes/],
+  [{ n: 20_000, envs_per_process: "auto" as const }, "invalid_request", /up to 20000 processes/],
   [{ n: 2, shards: 3 }, "invalid_request", /at most 2 are possible/],
   [{ n: 2, config: [1] }, "invalid_request", /a list of 1/],
   [{ n: 1, entry: "missing.py" }, "invalid_request", /there is no "missing.py"/],

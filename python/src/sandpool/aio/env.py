@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from sandpool.aio.hub import Hub
-from sandpool.errors import InvalidValueError, RowsFailedError, SandpoolError
+from sandpool.errors import InvalidValueError, RequestRefusedError, RowsFailedError, SandpoolError
 from sandpool.pool.requests import encode_arguments
 from sandpool.pool.result import CallResult
 from sandpool.pool.rlpool import RLPool
@@ -113,11 +113,16 @@ class AsyncEnv:
 
     async def _exchange(self, entry: Entry) -> _Place:
         self._check_held()
-        self._was_reset = False
         await self._hub.put(entry)
+        was_reset, self._was_reset = self._was_reset, False
         self._back.clear()
         self._awaited = asyncio.get_running_loop().create_future()
-        part, place = await self._awaited
+        try:
+            part, place = await self._awaited
+        except RequestRefusedError:
+            # Nothing was sent to the environment: its episode is where it was.
+            self._was_reset = was_reset
+            raise
         self._was_reset = True
         self.info = part.infos.get(self.index, {})
         return part, place

@@ -63,6 +63,21 @@ test("a reset carries seeds and options to their rows", async () => {
   expect(a.head).not.toHaveProperty("seed");
 });
 
+test("seeds and options stay with their rows where all rows are named in another order", async () => {
+  const pool = await pools.create({ n: 4, shards: 2 });
+  const client = new StreamClient(pool).open();
+  client.reset([3, 0, 2, 1], {
+    seed: [30, 0, 20, 10],
+    options: [{ level: 3 }, { level: 0 }, { level: 2 }, { level: 1 }],
+  });
+  const [a, b] = [await sent(0), await sent(1)];
+  expect([a.head.seeds, b.head.seeds]).toEqual([
+    [0, 10],
+    [20, 30],
+  ]);
+  expect(JSON.parse(a.body)).toMatchObject({ options: [{ level: 0 }, { level: 1 }, { level: 2 }, { level: 3 }] });
+});
+
 test("a whole number as the seed gives row i the seed s + i, and becomes the pool's where all rows are reset", async () => {
   const pool = await pools.create({ n: 4, shards: 2, seed: 5 });
   const client = new StreamClient(pool).open();
