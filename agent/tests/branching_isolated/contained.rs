@@ -34,6 +34,8 @@ serve(make=lambda index, config: Environment())
 pub struct Contained {
     agent: Agent,
     bundle: Bundle,
+    /// The host's id of the container's root.
+    first_uid: u32,
 }
 
 impl Contained {
@@ -57,7 +59,10 @@ impl Contained {
         });
         let argv = ["/usr/bin/python3", "-u", "/env/env.py"];
         let (agent, _) = agent.start(&argv, count, merged(isolated, &changes));
-        Self { agent, bundle }
+        let config = fs::read(bundle.folder.join("config.json")).expect("config.json");
+        let config: Value = serde_json::from_slice(&config).expect("JSON");
+        let first_uid = config["linux"]["uidMappings"][0]["hostID"].as_u64().expect("a uid") as u32;
+        Self { agent, bundle, first_uid }
     }
 
     /// Runs code in these rows; what each leaves in `out`.
@@ -79,13 +84,13 @@ impl Contained {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let ended = status.contains("\nState:\tZ") || status.contains("\nState:\tX");
         let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?;
-        (!ended).then(|| uid.parse::<u32>().expect("a uid") - self.bundle.first_uid)
+        (!ended).then(|| uid.parse::<u32>().expect("a uid") - self.first_uid)
     }
 
     /// Who may enter a memory group, as a gid in the container.
     pub fn entrants(&self, group: &str) -> u32 {
         let status = fs::metadata(self.group(group).join("cgroup.procs")).expect("a memory group");
-        std::os::unix::fs::MetadataExt::gid(&status) - self.bundle.first_uid
+        std::os::unix::fs::MetadataExt::gid(&status) - self.first_uid
     }
 
     fn group(&self, name: &str) -> PathBuf {

@@ -52,8 +52,6 @@ impl Default for Container {
 pub struct Bundle {
     pub folder: PathBuf,
     pub name: String,
-    /// The host's id of the container's root.
-    pub first_uid: u32,
     cgroups: Vec<PathBuf>,
 }
 
@@ -67,7 +65,7 @@ impl Bundle {
         let name = format!("sandpool-isolation-{process}-{number}");
         let folder = std::env::temp_dir().join(&name);
         let first_uid = 1_900_000_000 + (process.wrapping_mul(31) + number) % 3000 * 65536;
-        let mut bundle = Self { folder, name, first_uid, cgroups: Vec::new() };
+        let mut bundle = Self { folder, name, cgroups: Vec::new() };
         bundle.make_root(first_uid, agent);
         bundle.make_memory_groups(container, first_uid);
         let config = bundle.config(container, first_uid, arguments);
