@@ -258,9 +258,11 @@ fn a_process_that_ends_in_the_reset_of_a_step_fails_the_rows_that_waited_for_it(
     // The second message of the batch, the reset of the row that was done, finds no process.
     let text = r#"{"id":$ID,"obs":[{"a":1},{"a":2},{"a":3}],"reward":[1,2,3],"terminated":[false,true,false]}"#;
     let batch = agent.step(json!([play(json!([["write", text], ["exit", 5]])), 1, 1]), json!({}));
-    assert_eq!(batch.column("rewards"), json!([1.0, 0.0, 3.0]));
+    assert_eq!(batch.column("rewards"), json!([1.0, 2.0, 3.0]));
+    assert_eq!(batch.column("terminated"), json!([false, true, false]));
     assert_eq!(batch.head["failed"], json!([1]));
     assert_eq!((&batch.error(1)["op"], &batch.error(1)["exit_code"]), (&json!("reset"), &json!(5)));
+    assert_eq!(batch.column("infos")[1]["final_obs"], json!({"a": 2}));
     let next = agent.step(json!([1, 1, 1]), json!({}));
     assert!(next.error(0)["repeated"].is_null() && next.error(0)["kind"] == "crash", "{}", next.text("infos"));
 }

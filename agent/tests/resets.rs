@@ -160,6 +160,34 @@ fn same_step_autoreset_gives_the_next_episode_and_the_end_of_the_last() {
 }
 
 #[test]
+fn a_failed_same_step_autoreset_leaves_the_end_of_the_episode_as_it_was() {
+    let (mut agent, _) = puppets(json!({}), 3, json!({"autoreset": "same_step"}));
+    let ended = |more: &str| {
+        let text = format!(r#"{{"id":$ID,"obs":8,"reward":2.5,"info":{{"won":true}},{more}}}"#);
+        json!([["write", text], ["exit", 4]])
+    };
+    let batch =
+        agent.step(json!([1, ended(r#""terminated":true"#), ended(r#""done":false,"truncated":true"#)]), json!({}));
+    assert_eq!(batch.head["failed"], json!([1, 2]));
+    assert_eq!(batch.column("obs"), json!([1.0, null, null]));
+    assert_eq!(batch.column("rewards"), json!([1.0, 2.5, 2.5]));
+    assert_eq!(batch.column("terminated"), json!([false, true, false]));
+    assert_eq!(batch.column("truncated"), json!([false, false, true]));
+    for row in [1, 2] {
+        let info = &batch.column("infos")[row];
+        assert_eq!((&batch.error(row)["op"], &batch.error(row)["exit_code"]), (&json!("reset"), &json!(4)));
+        assert_eq!((&info["final_obs"], &info["final_info"]), (&json!(8), &json!({"won": true})));
+    }
+    let mut batch = agent.step(json!([1, 1, 1]), json!({}));
+    while batch.head["failed"] != json!([]) {
+        let repeated = &batch.column("infos")[batch.head["failed"][0].as_u64().expect("a row") as usize];
+        assert_eq!((&repeated["sandpool_error"]["repeated"], repeated.get("final_obs")), (&json!(true), None));
+        batch = agent.step(json!([1, 1, 1]), json!({}));
+    }
+    assert_eq!(batch.column("terminated"), json!([false, false, false]));
+}
+
+#[test]
 fn next_step_autoreset_resets_instead_of_the_next_step() {
     let (mut agent, _) = puppets(json!({}), 2, json!({"autoreset": "next_step"}));
     let ended = agent.step(json!([1, 9]), json!({}));

@@ -79,6 +79,17 @@ fn same_step_autoreset_is_one_result() {
 }
 
 #[test]
+fn a_failed_same_step_autoreset_leaves_the_end_of_the_episode_as_it_was() {
+    let (mut agent, _) = puppets(json!({}), 2, json!({"autoreset": "same_step"}));
+    let text = r#"{"id":$ID,"obs":8,"reward":2.5,"terminated":true,"info":{"won":true}}"#;
+    agent.send_step(json!([1]), json!([[["write", text], ["exit", 4]]]));
+    let result = agent.receive(1).remove(0);
+    assert_eq!((result.failed, result.reward, result.terminated, result.truncated), (true, 2.5, true, false));
+    assert_eq!((&result.obs, &result.error()["op"]), (&json!(null), &json!("reset")));
+    assert_eq!((&result.info["final_obs"], &result.info["final_info"]), (&json!(8), &json!({"won": true})));
+}
+
+#[test]
 fn next_step_autoreset_resets_with_the_next_message() {
     let (mut agent, _) = puppets(json!({}), 2, json!({"autoreset": "next_step"}));
     agent.send_step(json!([1]), json!([9]));

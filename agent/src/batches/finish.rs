@@ -104,15 +104,19 @@ impl Shard {
         }
     }
 
-    /// A row failed; its error is in place.
-    pub(crate) fn finish_with_error(&mut self, local: usize) {
-        self.show_error(local);
+    /// A row failed; its error is in place. `after_end`: in the reset after an episode's end, whose reward, flags, last
+    /// observation and info are told all the same.
+    pub(crate) fn finish_with_error(&mut self, local: usize, after_end: bool) {
+        self.show_error(local, after_end);
+        if after_end {
+            self.tell_end(local);
+        }
         self.finish_row(local);
     }
 
     /// A failed row that is asked again: nothing is sent.
     pub(crate) fn repeat_error(&mut self, local: usize) {
-        self.show_error(local);
+        self.show_error(local, false);
         self.finish_after(local, 0);
     }
 
@@ -121,11 +125,11 @@ impl Shard {
         let row = &mut self.rows[local];
         row.info.clear();
         error.write_info(false, &mut row.info.text);
-        self.mark_failed(local, error.kind, false);
+        self.mark_failed(local, error.kind, false, false);
         self.finish_row(local);
     }
 
-    fn show_error(&mut self, local: usize) {
+    fn show_error(&mut self, local: usize, after_end: bool) {
         let row = &mut self.rows[local];
         let Some(error) = &row.error else {
             return;
@@ -135,20 +139,20 @@ impl Shard {
         error.write_info(row.error_shown, &mut row.info.text);
         let (kind, repeated) = (error.kind, row.error_shown);
         row.error_shown = true;
-        self.mark_failed(local, kind, repeated);
+        self.mark_failed(local, kind, repeated, after_end);
     }
 
-    fn mark_failed(&mut self, local: usize, kind: ErrorKind, repeated: bool) {
+    fn mark_failed(&mut self, local: usize, kind: ErrorKind, repeated: bool, after_end: bool) {
         let (slot, index) = (self.rows[local].slot, self.rows[local].index);
         let straggler = kind == ErrorKind::Timeout && !repeated;
         let Some(batch) = &mut self.batch else {
-            return self.stream.mark_failed(local, kind == ErrorKind::Exception, straggler);
+            return self.stream.mark_failed(local, kind == ErrorKind::Exception, straggler, after_end);
         };
         let is_step = batch.message.is_step();
         let outcomes = &mut batch.outcomes;
         outcomes.failed[slot] = true;
         outcomes.failures += 1;
-        if is_step {
+        if is_step && !after_end {
             outcomes.rewards[slot] = 0.0;
             outcomes.terminated[slot] = u8::from(kind == ErrorKind::Exception);
             outcomes.truncated[slot] = u8::from(kind != ErrorKind::Exception);

@@ -51,6 +51,13 @@ pub enum Task {
     AwaitRestore,
 }
 
+impl Task {
+    /// True for the reset after an episode's end, in the same step.
+    pub fn follows_an_end(&self) -> bool {
+        matches!(self, Self::Reset(task) | Self::AwaitProcess(task) if task.purpose == Purpose::SameStep)
+    }
+}
+
 /// No deadline.
 pub const NEVER: u64 = u64::MAX;
 

@@ -139,9 +139,15 @@ impl Shard {
         row.error_shown = false;
         row.fresh = false;
         row.ended = false;
-        if let Task::Reset(ResetTask { purpose: Purpose::SameStep, .. }) = row.task
-            && let Some(last) = &row.last_of_episode
-        {
+        if row.task.follows_an_end() {
+            self.tell_end(local);
+        }
+    }
+
+    /// Adds what the episode that just ended left to the row's info.
+    pub(crate) fn tell_end(&mut self, local: usize) {
+        let row = &mut self.rows[local];
+        if let Some(last) = &row.last_of_episode {
             let (observation, info) = &**last;
             add_member(&mut row.info, "final_obs", &observation.text);
             let text = if info.text.is_empty() { b"{}" } else { info.text.as_slice() };

@@ -166,7 +166,7 @@ impl Shard {
         row.error_shown = false;
         row.error = Some(error);
         if asked != Task::None {
-            self.finish_with_error(local);
+            self.finish_with_error(local, asked.follows_an_end());
         }
     }
 }

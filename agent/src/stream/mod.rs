@@ -90,11 +90,14 @@ impl Stream {
         }
     }
 
-    /// Notes a failure; a step ends by it.
-    pub(crate) fn mark_failed(&mut self, local: usize, by_exception: bool, straggler: bool) {
+    /// Notes a failure; a step ends by it, unless it had ended before (`after_end`).
+    pub(crate) fn mark_failed(&mut self, local: usize, by_exception: bool, straggler: bool, after_end: bool) {
         if let Some(out) = self.of_mut(local) {
             out.failed = true;
             out.straggler = straggler;
+            if after_end {
+                return;
+            }
             out.reward = 0.0;
             out.terminated = out.is_step && by_exception;
             out.truncated = out.is_step && !by_exception;

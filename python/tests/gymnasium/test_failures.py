@@ -61,6 +61,31 @@ def test_in_same_step_mode_a_failed_row_goes_on_with_its_replacements_reset(make
 
 
 @pytest.mark.skipif(BEFORE_1, reason="0.29 has no other mode")
+@pytest.mark.parametrize("fault", [EXITS, SLEEPS])
+@pytest.mark.parametrize("errors", ["rows", "raise"])
+def test_a_reset_that_fails_after_the_end_of_an_episode_leaves_that_end_as_it_was(make: Make, fault: int, errors: str) -> None:
+    envs = faulty(make, "SameStep", reset_timeout=1, errors=errors)
+    envs.reset(seed=0)
+    envs.step([0, 0, 0])
+    actions = [0, 8 + fault, 0]
+    if errors == "raise":
+        with pytest.raises(RowsFailedError, match=f"environment 1 failed in reset with {FAULTS[fault]}") as caught:
+            envs.step(actions)
+        observations, rewards, terminations, truncations, infos = caught.value.result
+        assert_same(observations[1], np.array([2, 1], np.float32))
+    else:
+        observations, rewards, terminations, truncations, infos = envs.step(actions)
+        assert_same(observations[1], np.array([1, 0], np.float32))
+    assert rewards.tolist() == [1, 2.5, 1]
+    assert terminations.tolist() == [False, fault == EXITS, False]
+    assert truncations.tolist() == [False, fault == SLEEPS, False]
+    assert infos["sandpool_error"][1]["kind"] == FAULTS[fault]
+    assert_same(infos[FINAL][1], np.array([2, 2], np.float32))
+    assert final_info(infos, 1)["last"] == 2
+    observations, rewards, terminations, truncations, infos = envs.step([0, 0, 0])
+    assert not (terminations | truncations).any()
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_in_next_step_mode_the_next_step_brings_the_replacements_reset(make: Make, fault: int) -> None:
     envs = faulty(make, "NextStep")

@@ -99,24 +99,31 @@ class Picture(gymnasium.Env):
 
 
 class Faulty(gymnasium.Env):
-    """Observation [episodes of this object, steps]; the action says what goes wrong, and so do a reset's options."""
+    """Observation [episodes of this object, steps]; the action says what goes wrong, and so do a reset's options.
+
+    Actions from 8 on end the episode, an even one terminates; what goes wrong in the reset after it is the action less 8.
+    """
 
     observation_space = spaces.Box(-1, 1000, (2,), np.float32)
-    action_space = spaces.Discrete(8)
+    action_space = spaces.Discrete(16)
 
     def __init__(self) -> None:
         self.episodes = 0
+        self.next_fault = 0
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
-        self._misbehave((options or {}).get("fault", 0))
+        self._misbehave(self.next_fault or (options or {}).get("fault", 0))
         self.episodes += 1
         self.steps = 0
         return self._observe(), {"fresh": self.episodes}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict]:
-        self._misbehave(int(action))
         self.steps += 1
+        if action >= 8:
+            self.next_fault = int(action) - 8
+            return self._observe(), 2.5, action % 2 == 0, action % 2 == 1, {"last": self.steps}
+        self._misbehave(int(action))
         return self._observe(), 1.0, action == 6, action == 7, {}
 
     def render(self) -> np.ndarray:

@@ -27,7 +27,7 @@ COUNTER = """
             time.sleep(start_s)
 
         def reset(self, *, seed=None, options=None):
-            if options and options.get("exit"):
+            if options and options.get("exit") or getattr(self, "exits", False):
                 os._exit(4)
             self.seed, self.steps = 0 if seed is None else seed % 1000, 0
             return [self.seed, 0], {"options": options}
@@ -42,6 +42,9 @@ COUNTER = """
             if action == 10:
                 return [1, 2, 3], 0.0, False, False, {}
             self.steps += 1
+            self.exits = action in (11, 12)
+            if self.exits:
+                return [self.seed, self.steps], 2.5, action == 11, action == 12, {"last": self.steps}
             return [self.seed, self.steps], float(action), action in (4, 5), action in (5, 6), {"last": self.steps}
 
         def render(self):
@@ -50,7 +53,7 @@ COUNTER = """
 
     serve(make=lambda index, config: Counter(config["start_s"]))
 """
-SPACES = spaces.Box(0, 1000, (2,), np.int32), spaces.Discrete(11)
+SPACES = spaces.Box(0, 1000, (2,), np.int32), spaces.Discrete(13)
 N = 3
 ALIVE = {"TimeLimit.truncated": False}
 
@@ -132,6 +135,20 @@ def test_a_failed_row_ends_with_its_last_good_observation_and_begins_anew_in_the
     assert after.obs[:, 1].tolist() == [3, 1, 1]
     assert after.obs[1, 0] == stepped.obs[1, 0]
     assert after.dones.tolist() == [False] * N
+
+
+def test_a_reset_that_fails_after_the_end_of_an_episode_leaves_that_end_as_it_was(make: Make) -> None:
+    _, rows = make()
+    reset(rows, 20)
+    step(rows, 1, 1, 1)
+    stepped = step(rows, 11, 12, 1)
+    assert (stepped.rewards.tolist(), stepped.dones.tolist()) == ([2.5, 2.5, 1], [True, True, False])
+    for row, is_truncated in ((0, False), (1, True)):
+        info = stepped.infos[row]
+        assert (info["TimeLimit.truncated"], info["last"], info["sandpool_error"]["op"]) == (is_truncated, 2, "reset")
+        assert info["terminal_observation"].tolist() == [20 + row, 2]
+    assert stepped.obs[:, 1].tolist() == [0, 0, 2]
+    assert step(rows, 1, 1, 1).dones.tolist() == [False] * N
 
 
 def test_a_row_whose_replacement_is_late_stays_done_until_a_step_brings_its_first_observation(make: Make) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from sandpool.gymnasium.observations import BatchedObservations
@@ -15,7 +15,8 @@ class FailedRows:
     """The rows whose last word was an error, and what is made of them in each autoreset mode.
 
     Same-step: the row is truncated, its final observation is the last good one, its observation the first of its replacement, for
-    which a step waits at most the reset's timeout. Next-step: truncated with the last good observation; the next step brings the
+    which a step waits at most the reset's timeout. Where an episode had ended and only the reset after it failed, reward, flags,
+    final observation and final info are those of that end. Next-step: truncated with the last good observation; the next step brings the
     replacement's first. Disabled: truncated with the last good observation; the next reset brings the replacement's first.
     """
 
@@ -41,7 +42,9 @@ class FailedRows:
         """Return a step with its failed rows truncated and as they are otherwise, and note which they are."""
         self._waiting.clear()
         self._note(batch)
-        return self._truncated(batch)
+        ends = self._ends(batch)
+        told = {row: {FINAL_OBSERVATION: final, "final_info": last} for row, (final, last) in ends.items()}
+        return self._truncated(batch._replace(infos={**batch.infos, **told}), ends)
 
     def after_step(self, batch: StepBatch, actions: Any) -> StepBatch:
         """Return the batch as the trainer shall see it; without failed rows it is the same."""
@@ -55,7 +58,9 @@ class FailedRows:
 
     def _same_step(self, batch: StepBatch, actions: Any) -> StepBatch:
         observations = self._good(batch.obs)
-        finals = {row: self._shown.row(observations, row) for row in batch.errors}
+        shown_now = {row: self._shown.row(observations, row) for row in batch.errors}
+        ends = self._ends(batch)
+        finals = {**shown_now, **{row: final for row, (final, _) in ends.items()}}
         ended = dict(batch.errors)
         # The pool has reset them in this step: what the trainer saw before belongs to another episode.
         for row, (error, shown) in self._waiting.items():
@@ -67,13 +72,24 @@ class FailedRows:
         infos = {**batch.infos, **revived.infos}
         for row in ended:
             again = infos.get(row, {}) if row in revived.infos or row not in batch.errors else {}
-            infos[row] = {**again, **failure_infos[row], FINAL_OBSERVATION: finals[row], "final_info": failure_infos[row]}
+            last = ends[row][1] if row in ends else {}
+            infos[row] = {**again, **failure_infos[row], FINAL_OBSERVATION: finals[row], "final_info": {**last, **failure_infos[row]}}
         left = {row: revived.errors.get(row, error) for row, error in batch.errors.items() if row not in revived.infos}
         result = batch._replace(obs=self._good(revived.obs), infos=dict(sorted(infos.items())), errors=ended)
         self._waiting.clear()
         for row, error in left.items():
-            self._waiting[row] = (error, finals[row])
-        return self._truncated(result)
+            self._waiting[row] = (error, shown_now[row])
+        return self._truncated(result, ends)
+
+    def _ends(self, batch: StepBatch) -> dict[int, tuple[Any, dict[str, Any]]]:
+        """Return final observation and info of the failed rows whose episode had ended before, in the same step."""
+        ends = {}
+        for row in batch.errors:
+            info = batch.infos.get(row, {})
+            if "final_obs" in info:
+                last = info.get("final_info", {})
+                ends[row] = self._shown.member(info["final_obs"]), last if isinstance(last, dict) else {"sandpool_info": last}
+        return ends
 
     def _next_step(self, batch: StepBatch, actions: Any) -> StepBatch:
         """Wait for the rows that this step should have reset."""
@@ -91,10 +107,11 @@ class FailedRows:
         for row, error in batch.errors.items():
             self._waiting[row] = (error, self._shown.row(observations, row))
 
-    def _truncated(self, batch: StepBatch) -> StepBatch:
+    def _truncated(self, batch: StepBatch, ends: Collection[int]) -> StepBatch:
         infos = dict(batch.infos)
         for row, error in batch.errors.items():
-            batch.rewards[row], batch.terminated[row], batch.truncated[row] = 0.0, False, True
+            if row not in ends:
+                batch.rewards[row], batch.terminated[row], batch.truncated[row] = 0.0, False, True
             infos[row] = {**infos.get(row, {}), **_failure_info(infos.get(row, {}), error)}
         return batch._replace(obs=self._good(batch.obs), infos=infos)
 

@@ -124,10 +124,14 @@ class Rows:
         infos: Infos = []
         resets = {}
         by_time_limit = batch.truncated & ~batch.terminated
-        by_time_limit[list(batch.errors)] = False
+        by_time_limit[[row for row in batch.errors if "final_obs" not in batch.infos[row]]] = False
         for row, (done, limited) in enumerate(zip(dones.tolist(), by_time_limit.tolist(), strict=True)):
             info = dict(batch.infos.get(row, ()))
-            if row in batch.errors:
+            if row in batch.errors and "final_obs" in info:
+                # Its episode had ended; what failed is the reset after it.
+                last, failure = _split(info, self._observation_space)
+                info = {**last, **failure}
+            elif row in batch.errors:
                 info["terminal_observation"] = fit_one(self._observation_space, take_row(batch.obs, row))
             elif done:
                 info, resets[row] = _split(info, self._observation_space)
