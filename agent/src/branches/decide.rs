@@ -26,10 +26,7 @@ impl Shard {
         self.ask_for_values();
         // A source whose fork was refused may have just been asked for its state, or found not to have one.
         self.judge_origins();
-        let done = self.branches.phase.as_ref().is_some_and(|phase| {
-            (0..phase.origins.len()).all(|number| phase.origins[number].refused || is_complete(phase, number))
-        });
-        if done {
+        if self.branches.phase.as_ref().is_some_and(|phase| is_decided(phase)) {
             self.answer_branch();
         }
     }
@@ -154,10 +151,15 @@ impl Shard {
     }
 }
 
-fn is_complete(phase: &Phase, number: usize) -> bool {
-    let origin = &phase.origins[number];
-    match origin.way {
-        Way::Fork => origin.unanswered == 0 && phase.pairs_of(number).all(|pair| phase.pairs[pair].held),
-        Way::State => origin.value.is_some(),
-    }
+/// True once nothing is awaited from any source: each was refused, or all of its copies are there.
+fn is_decided(phase: &Phase) -> bool {
+    let answered = phase.origins.iter().all(|origin| match origin.way {
+        Way::Fork => origin.refused || origin.unanswered == 0,
+        Way::State => origin.refused || origin.value.is_some(),
+    });
+    let held = |origin: usize, held: bool| {
+        let origin = &phase.origins[origin];
+        held || origin.refused || origin.way == Way::State
+    };
+    answered && phase.pairs.iter().all(|pair| held(pair.origin, pair.held))
 }
