@@ -121,16 +121,15 @@ impl Shard {
     fn check_state_bytes(&self, phase: &Phase) -> Result<(), RequestError> {
         let value = |origin: usize| phase.origins[origin].value.as_ref().map_or(0, |value| value.text.len());
         let asked: usize = phase.pairs.iter().map(|pair| value(pair.origin)).sum();
-        let held = self.state_bytes();
-        if held + asked <= STATES_LIMIT_BYTES {
+        let (held, limit) = (self.state_bytes(), STATES_LIMIT_BYTES);
+        if held + asked <= limit {
             return Ok(());
         }
-        let message = format!(
-            "the saved states hold {held} bytes; with {asked} more they would pass their limit of {STATES_LIMIT_BYTES}"
-        );
+        let message =
+            format!("the saved states hold {held} bytes; with {asked} more they would pass their limit of {limit}");
         Err(RequestError::new("quota", message)
             .with_hint("drop states that are no longer needed")
-            .with_details(json!({"held_bytes": held, "asked_bytes": asked, "limit_bytes": STATES_LIMIT_BYTES})))
+            .with_details(json!({"held": held, "lost": 0, "asked": asked, "limit": limit, "unit": "bytes"})))
     }
 
     /// The memory group of the states is the template's to enter again.
