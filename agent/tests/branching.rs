@@ -200,6 +200,39 @@ fn between_the_phases_everything_else_is_busy_and_unsettle_changes_nothing() {
 }
 
 #[test]
+fn an_unsettle_while_copies_are_made_ends_them_as_they_come() {
+    let path = std::env::temp_dir().join(format!("sandpool-await-{}", std::process::id()));
+    let script = json!([["await", path], ["exists", "/nowhere"]]);
+    let mut agent = twins(json!({"source_script": script}), 2, json!({}));
+    agent.add(json!([1, 2]));
+    let pids = agent.ask("pid");
+    let branch = agent.send(&json!({"op": "branch", "kind": "fork", "pairs": [[0, 1]]}), b"");
+    let settle = agent.request_between(&json!({"op": "settle", "seq": 3, "encoding": "json"}));
+    assert_eq!(settle["error"]["code"], "pool_busy", "{settle}");
+    let unsettle = agent.send(&json!({"op": "unsettle"}), b"");
+    std::fs::write(&path, "").expect("a file");
+    let refused = agent.reply(branch).head;
+    assert_eq!((&refused["ok"], &refused["error"]["code"]), (&json!(false), &json!("conflict")));
+    assert_eq!(agent.reply(unsettle).head, json!({"ok": true}));
+    std::fs::remove_file(&path).expect("a file");
+    assert_eq!((agent.look(2), agent.ask("pid")), (vec![1, 2], pids));
+}
+
+#[test]
+fn a_copy_that_closes_its_channel_while_it_is_held_does_not_take_its_place() {
+    let path = std::env::temp_dir().join(format!("sandpool-closed-{}", std::process::id()));
+    let script = json!([["write", "{\"id\":0,\"ok\":true}"], ["close"], ["file", path], ["sleep", 600]]);
+    let mut agent = twins(json!({"copy_script": script}), 2, json!({}));
+    agent.add(json!([1, 2]));
+    agent.hold("fork", json!([[0, 1]]), json!({}));
+    agent.await_status(|_| path.exists());
+    std::fs::remove_file(&path).expect("a file");
+    agent.status();
+    let batch = Batch::of(agent.settle(json!({})));
+    assert_eq!((&batch.head["failed"], &batch.error(0)["kind"]), (&json!([1]), &json!("crash")));
+}
+
+#[test]
 fn a_settle_that_is_repeated_is_answered_with_the_kept_reply() {
     let mut agent = twins(json!({}), 2, json!({}));
     agent.add(json!([1, 2]));

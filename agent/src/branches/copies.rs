@@ -36,6 +36,8 @@ pub(super) struct Copied {
     pub(super) deadline_us: u64,
     /// True after the end of its stream, while its exit status is awaited.
     pub(super) ending: bool,
+    /// Lines that nobody waited for.
+    pub(super) unasked: u32,
 }
 
 impl Shard {
@@ -58,6 +60,7 @@ impl Shard {
             last_id: 0,
             deadline_us,
             ending: false,
+            unasked: 0,
         };
         self.branches.copies.insert(key, copied);
         self.note_deadline(deadline_us);

@@ -122,8 +122,19 @@ impl Shard {
                     self.copy_broke_protocol(key, &fault.to_string());
                 }
             }
-            // Nobody waits for anything from it.
-            _ => {}
+            _ => self.copy_said_unasked(key),
+        }
+    }
+
+    /// Nobody waits for anything from it: that is overheard, but not without end.
+    fn copy_said_unasked(&mut self, key: u32) {
+        const LIMIT: u32 = 256;
+        let Some(copied) = self.branches.copies.get_mut(&key) else {
+            return;
+        };
+        copied.unasked += 1;
+        if copied.unasked > LIMIT {
+            self.copy_broke_protocol(key, &format!("more than {LIMIT} lines that nobody asked for"));
         }
     }
 

@@ -26,10 +26,7 @@ impl Shard {
         self.ask_for_values();
         // A source whose fork was refused may have just been asked for its state, or found not to have one.
         self.judge_origins();
-        let done = self.branches.phase.as_ref().is_some_and(|phase| {
-            (0..phase.origins.len()).all(|number| phase.origins[number].refused || is_complete(phase, number))
-        });
-        if done {
+        if self.branches.phase.as_ref().is_some_and(|phase| is_decided(phase)) {
             self.answer_branch();
         }
     }
@@ -124,16 +121,15 @@ impl Shard {
     fn check_state_bytes(&self, phase: &Phase) -> Result<(), RequestError> {
         let value = |origin: usize| phase.origins[origin].value.as_ref().map_or(0, |value| value.text.len());
         let asked: usize = phase.pairs.iter().map(|pair| value(pair.origin)).sum();
-        let held = self.state_bytes();
-        if held + asked <= STATES_LIMIT_BYTES {
+        let (held, limit) = (self.state_bytes(), STATES_LIMIT_BYTES);
+        if held + asked <= limit {
             return Ok(());
         }
-        let message = format!(
-            "the saved states hold {held} bytes; with {asked} more they would pass their limit of {STATES_LIMIT_BYTES}"
-        );
+        let message =
+            format!("the saved states hold {held} bytes; with {asked} more they would pass their limit of {limit}");
         Err(RequestError::new("quota", message)
             .with_hint("drop states that are no longer needed")
-            .with_details(json!({"held_bytes": held, "asked_bytes": asked, "limit_bytes": STATES_LIMIT_BYTES})))
+            .with_details(json!({"held": held, "lost": 0, "asked": asked, "limit": limit, "unit": "bytes"})))
     }
 
     /// The memory group of the states is the template's to enter again.
@@ -154,10 +150,15 @@ impl Shard {
     }
 }
 
-fn is_complete(phase: &Phase, number: usize) -> bool {
-    let origin = &phase.origins[number];
-    match origin.way {
-        Way::Fork => origin.unanswered == 0 && phase.pairs_of(number).all(|pair| phase.pairs[pair].held),
-        Way::State => origin.value.is_some(),
-    }
+/// True once nothing is awaited from any source: each was refused, or all of its copies are there.
+fn is_decided(phase: &Phase) -> bool {
+    let answered = phase.origins.iter().all(|origin| match origin.way {
+        Way::Fork => origin.refused || origin.unanswered == 0,
+        Way::State => origin.refused || origin.value.is_some(),
+    });
+    let held = |origin: usize, held: bool| {
+        let origin = &phase.origins[origin];
+        held || origin.refused || origin.way == Way::State
+    };
+    answered && phase.pairs.iter().all(|pair| held(pair.origin, pair.held))
 }

@@ -41,6 +41,14 @@ impl Shard {
         self.copy_over(key, RowError::new(kind, "idle", message));
     }
 
+    /// Held copies that closed their streams are as good as ended: their places are not taken by them.
+    pub(super) fn end_silent_copies(&mut self) {
+        let silent = self.branches.copies.iter().filter(|(_, copied)| copied.ending && copied.stage == Stage::Held);
+        for key in silent.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.copy_ended(key);
+        }
+    }
+
     /// All states have one memory group: a kill that was told counts for no other one.
     fn note_state_kills(&mut self, kills: u64) {
         for copied in self.branches.copies.values_mut() {

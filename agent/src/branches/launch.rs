@@ -16,11 +16,17 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Copies that have not said hello.
 const COPIES_AT_ONCE: usize = 64;
 const MOST_FILES_BYTES: u64 = 1 << 30;
+const LAUNCH_TURN_US: u64 = 20_000;
 
 impl Shard {
-    /// Asks sources for as many copies as may be made at once.
+    /// Asks sources for as many copies as may be made at once. Large workspaces take long to copy: between them the loop
+    /// has its turn.
     pub(super) fn launch_copies(&mut self) {
+        let turn_ends_us = system::now_us() + LAUNCH_TURN_US;
         while let Some(pair) = self.next_to_launch() {
+            if system::now_us() > turn_ends_us {
+                return self.note_deadline(turn_ends_us);
+            }
             if let Err(blocker) = self.launch(pair)
                 && let Some(phase) = &mut self.branches.phase
             {
@@ -96,6 +102,7 @@ impl Shard {
     }
 
     fn ask_for_copy(&mut self, number: usize, site: Site, identity: &Identity, index: u32) -> io::Result<()> {
+        let gone = || io::Error::other("its process is gone");
         let (socket, channel) = system::socket_pair()?;
         let (stderr, their_stderr) = system::pipe()?;
         system::set_nonblocking(stderr.as_raw_fd())?;
@@ -104,42 +111,28 @@ impl Shard {
             let _ = system::give(descriptors[1].as_raw_fd(), identity.uid, identity.gid);
             descriptors.extend(self.detached(identity)?);
         }
-        let gone = || io::Error::other("its process is gone");
         self.isolation.allow_memory_entry(identity, Some(self.identity_of(site).ok_or_else(gone)?))?;
         let source = self.process_of(site).ok_or_else(gone)?;
-        let (takes_raw, keeps_state) = (source.takes_raw, source.keeps_state);
         let process = Process {
-            takes_raw,
-            keeps_state,
+            takes_raw: source.takes_raw,
+            keeps_state: source.keeps_state,
             forks_live: true,
             files: Some(self.isolation.open_files(identity)?),
             oom_kills_before: self.isolation.oom_kills(identity),
             ..Process::new(LineStream::socket(socket), None, stderr)
         };
         let key = self.add_copy(identity.clone(), process, self.is_packed_source(site))?;
-        let Some(id) = self.next_request(site, Asked::Fork) else {
+        let (Some(id), Some(phase)) = (self.next_request(site, Asked::Fork), &mut self.branches.phase) else {
             self.discard_copy(key);
             return Err(gone());
         };
-        let Some(phase) = &mut self.branches.phase else {
-            return Ok(());
-        };
         let pair = &mut phase.pairs[number];
         (pair.asked, pair.copy) = (Some(id), Some(key));
-        let mut message = Map::new();
-        message.insert("id".into(), id.into());
-        message.insert("op".into(), "fork".into());
-        message.insert("live".into(), true.into());
-        message.insert("index".into(), index.into());
-        message.extend(self.isolation.fork_request(identity));
-        message.insert("reseed".into(), pair.reseed.into());
-        let mut bytes = Value::Object(message).to_string().into_bytes();
-        bytes.push(b'\n');
-        let number = pair.origin;
-        let origin = &mut phase.origins[number];
-        origin.unanswered += 1;
-        origin.unsent.push_back(ForkLine { bytes, sent: 0, descriptors });
-        self.send_forks_to(number);
+        let (origin, reseed) = (pair.origin, pair.reseed);
+        phase.origins[origin].unanswered += 1;
+        let bytes = copy_line(id, index, reseed, self.isolation.fork_request(identity));
+        phase.origins[origin].unsent.push_back(ForkLine { bytes, sent: 0, descriptors });
+        self.send_forks_to(origin);
         Ok(())
     }
 
@@ -177,6 +170,19 @@ impl Shard {
             let _ = self.isolation.allow_memory_entry(&copied.identity, None);
         }
     }
+}
+
+fn copy_line(id: u64, index: u32, reseed: Option<u64>, identity: Map<String, Value>) -> Vec<u8> {
+    let mut message = Map::new();
+    message.insert("id".into(), id.into());
+    message.insert("op".into(), "fork".into());
+    message.insert("live".into(), true.into());
+    message.insert("index".into(), index.into());
+    message.extend(identity);
+    message.insert("reseed".into(), reseed.into());
+    let mut line = Value::Object(message).to_string().into_bytes();
+    line.push(b'\n');
+    line
 }
 
 fn reason(error: io::Error) -> Value {

@@ -15,6 +15,7 @@ impl Shard {
         if self.repeat_or_expect(sequence, request.seq)? {
             return Ok(());
         }
+        self.end_silent_copies();
         let Some(phase) = &self.branches.phase else {
             return Err(
                 RequestError::new("conflict", "received settle, but nothing is held").with_hint("send branch first")

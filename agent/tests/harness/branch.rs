@@ -23,6 +23,12 @@ impl Agent {
         self.request(&merged(json!({"op": "settle", "seq": seq, "encoding": "json"}), &changes), b"")
     }
 
+    /// Sends a request while another one waits for its reply; the reply to this one.
+    pub fn request_between(&mut self, head: &Value) -> Value {
+        let sequence = self.send(head, b"");
+        self.reply(sequence).head
+    }
+
     /// Rows become copies of rows.
     pub fn fork(&mut self, pairs: Value) -> Batch {
         self.hold("fork", pairs, json!({}));

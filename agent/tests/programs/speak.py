@@ -65,6 +65,8 @@ def play(channel, request, script):
         elif what == "closed":
             os.close(channel.outgoing)
             time.sleep(60)
+        elif what == "close":
+            os.close(channel.outgoing)
         elif what == "once":
             if os.path.exists(rest[0]):
                 return False
