@@ -18,6 +18,8 @@ pub enum Kind {
     Reply = 2,
     /// News that nobody asked for.
     Event = 3,
+    /// Bytes of a stream of a machine, either way.
+    Data = 4,
 }
 
 /// A header whose checksum is not proven yet.
@@ -25,7 +27,7 @@ pub enum Kind {
 pub struct Header {
     /// Chosen by the sender of a request, repeated in its reply.
     pub sequence: u32,
-    /// 1 request, 2 reply, 3 event.
+    /// 1 request, 2 reply, 3 event, 4 data.
     pub kind: u16,
     /// Bytes of the head.
     pub head_bytes: usize,

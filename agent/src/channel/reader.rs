@@ -12,7 +12,7 @@ const READ_BYTES: usize = 64 << 10;
 pub struct Incoming {
     /// Its number.
     pub sequence: u32,
-    /// 1 request, 2 reply, 3 event.
+    /// 1 request, 2 reply, 3 event, 4 data.
     pub kind: u16,
     /// Where its head stands.
     pub head: Range<usize>,
