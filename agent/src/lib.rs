@@ -8,6 +8,8 @@ mod branches;
 pub mod channel;
 mod event_loop;
 pub mod isolation;
+#[cfg(target_os = "linux")]
+pub mod machine;
 mod packs;
 pub mod relay;
 mod rows;

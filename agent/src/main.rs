@@ -1,5 +1,6 @@
 //! The `sandpool-agent` program: serves the worker on descriptor 3 until it is closed. As `sandpool-agent relay` it
-//! only forwards connections.
+//! only forwards connections; as `machine` it serves a machine on its standard input and output, whose programs it
+//! starts under `keep`.
 
 use std::process::ExitCode;
 
@@ -11,8 +12,12 @@ fn main() -> ExitCode {
     match arguments.first().map(String::as_str) {
         None => serve(),
         Some("relay") => std::process::exit(sandpool_agent::relay::run(&arguments[1..])),
+        #[cfg(target_os = "linux")]
+        Some("machine") => serve_machine(),
+        #[cfg(target_os = "linux")]
+        Some("keep") => std::process::exit(sandpool_agent::machine::keeper::run(&arguments[1..])),
         Some(other) => {
-            eprintln!("sandpool-agent: received the argument {other:?}, expected none or relay");
+            eprintln!("sandpool-agent: received the argument {other:?}, expected none, machine or relay");
             ExitCode::from(64)
         }
     }
@@ -25,6 +30,17 @@ fn serve() -> ExitCode {
             eprintln!(
                 "sandpool-agent: {error}; expected a stream socket to the worker on descriptor {WORKER_DESCRIPTOR}"
             );
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn serve_machine() -> ExitCode {
+    match sandpool_agent::machine::serve() {
+        Ok(code) => std::process::exit(code),
+        Err(error) => {
+            eprintln!("sandpool-agent machine: {error}; expected two pipes to the worker as standard input and output");
             ExitCode::FAILURE
         }
     }

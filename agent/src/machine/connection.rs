@@ -1,0 +1,100 @@
+//! The channel to the worker: two pipes whose other ends may go away and come back.
+
+use super::mailbox::Answer;
+use super::poller::{Poller, Source, Watched};
+use crate::channel::frame::Kind;
+use crate::channel::reader::FrameReader;
+use crate::channel::writer::FrameWriter;
+use serde_json::json;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How often a pipe without a writer is looked at.
+const REOPEN: Duration = Duration::from_millis(20);
+
+/// Both pipes.
+pub struct Connection {
+    input: Watched,
+    output: Watched,
+    /// Frames that come.
+    pub reader: FrameReader,
+    /// Frames that go.
+    pub writer: FrameWriter,
+    /// Raised with every new connection.
+    pub epoch: u32,
+    /// No writer is there: the shim was killed. It may come back.
+    retry_at: Option<Instant>,
+}
+
+impl Connection {
+    /// Over two pipes.
+    pub fn new(input: OwnedFd, output: OwnedFd, poller: &Poller) -> io::Result<Self> {
+        Ok(Self {
+            input: Watched::new(input, poller, Source::Requests)?,
+            output: Watched::new(output, poller, Source::Replies)?,
+            reader: FrameReader::default(),
+            writer: FrameWriter::default(),
+            epoch: 0,
+            retry_at: None,
+        })
+    }
+
+    /// Reads what is there; false when there is nothing.
+    pub fn fill(&mut self) -> bool {
+        match self.reader.fill(self.input.raw()) {
+            Ok(0) => {
+                // Half a frame of a shim that was killed would swallow the next one's first.
+                self.reader = FrameReader::default();
+                self.retry_at = Some(Instant::now() + REOPEN);
+                false
+            }
+            Ok(_) => true,
+            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+        }
+    }
+
+    /// When an input without a writer is looked at again.
+    pub fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    /// Listens again once that moment has come.
+    pub fn reopen(&mut self, now: Instant) {
+        self.retry_at = self.retry_at.filter(|&at| at > now);
+    }
+
+    /// Waits for what can be done now.
+    pub fn watch(&mut self) {
+        self.input.want(self.retry_at.is_none(), false);
+        let waiting = !self.writer.is_empty();
+        self.output.want(false, waiting);
+    }
+
+    /// Adds an answer.
+    pub fn reply(&mut self, sequence: u32, answer: Answer) {
+        match answer {
+            Ok(reply) => {
+                let mut head = json!({"ok": true});
+                if let (Some(head), Some(members)) = (head.as_object_mut(), reply.head.as_object()) {
+                    head.extend(members.clone());
+                }
+                self.writer.push(sequence, Kind::Reply, head.to_string().as_bytes(), reply.body);
+            }
+            Err(error) => self.writer.push(sequence, Kind::Reply, &error.head(), []),
+        }
+    }
+
+    /// Writes what the pipe takes; true when nothing waits.
+    pub fn flush(&mut self) -> bool {
+        match self.writer.flush(self.output.raw()) {
+            Ok(all) => all,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => false,
+            Err(_) => {
+                // Nobody reads. What was said to the connection before is of no use to the next one.
+                self.writer = FrameWriter::default();
+                true
+            }
+        }
+    }
+}

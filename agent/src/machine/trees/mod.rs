@@ -1,0 +1,6 @@
+//! Whole folders as tar.
+
+mod beneath;
+mod budget;
+mod extract;
+mod pack;
