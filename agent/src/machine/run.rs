@@ -66,6 +66,7 @@ pub fn serve(input: OwnedFd, output: OwnedFd) -> io::Result<i32> {
     let wakes = Watched::new(machine.mailbox.waker.duplicate()?, &machine.poller, Source::Mailbox);
     let mut wakes = wakes?;
     wakes.want(true, false);
+    machine.settle();
     loop {
         if let Some(code) = machine.turn()? {
             return Ok(code);

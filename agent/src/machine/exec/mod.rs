@@ -73,7 +73,7 @@ pub struct Exec {
     /// For its size.
     terminal: Option<OwnedFd>,
     leader: Option<LeaderExit>,
-    /// The leader's end left something alive.
+    /// The leader's end left something, which may live still.
     left: bool,
     /// The call has ended: its streams are closed, its waits answered.
     closed: bool,
@@ -170,11 +170,11 @@ impl Exec {
     }
 
     fn state(&self) -> &'static str {
-        match (self.lost, self.closed, self.gone.is_some()) {
+        match (self.lost, self.closed, self.left) {
             (true, ..) => "lost",
             (_, false, _) => "running",
-            (_, true, false) => "detached",
-            (_, true, true) => "exited",
+            (_, true, true) => "detached",
+            (_, true, false) => "exited",
         }
     }
 }

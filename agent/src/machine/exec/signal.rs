@@ -72,7 +72,7 @@ impl Machine {
     pub(in crate::machine) fn exec_forget(&mut self, request: &Forgetting) -> Result<Answered, RequestError> {
         let slot = self.exec_slot(&request.id)?;
         let exec = self.execs.of_slot(slot).expect("found a moment ago");
-        if exec.gone.is_none() || !exec.closed {
+        if exec.left || !exec.closed {
             return Err(RequestError::invalid(format!(
                 "exec {} is {}; expected a finished one",
                 request.id,
