@@ -1,0 +1,215 @@
+//! The machine's own mount namespace on the host and, for runsc, its user namespace. A process that only sleeps holds
+//! both, so that they outlive a shim that is killed.
+
+use super::identity::Identity;
+use super::mounts;
+use super::settings::{Settings, Uids};
+use crate::system;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// File in the machine's folder that names the holder.
+pub const HOLDER_FILE: &str = "holder.json";
+
+/// The namespaces, and the process that keeps them.
+#[derive(Debug)]
+pub struct Namespaces {
+    /// The sleeping process.
+    pub holder: i32,
+    entry: Entry,
+}
+
+/// What a process needs to enter.
+#[derive(Debug)]
+pub struct Entry {
+    mount: File,
+    user: Option<File>,
+}
+
+impl Namespaces {
+    /// Makes both and everything that is mounted in them.
+    pub fn make(settings: &Settings, folder: &Path) -> io::Result<Self> {
+        let user = match settings.uids {
+            Some(uids) => Some(make_user_namespace(uids)?),
+            None => None,
+        };
+        let holder = fork_holder(settings, user.as_ref())?;
+        let identity = Identity::of(holder).ok_or_else(|| io::Error::other("the holder of the namespaces ended"))?;
+        identity.write(&folder.join(HOLDER_FILE))?;
+        Self::of(holder, settings.user_namespace)
+    }
+
+    /// Those of a machine whose shim was killed; `None` when the holder is gone too.
+    pub fn adopt(settings: &Settings, folder: &Path) -> Option<Self> {
+        let identity = Identity::read(&folder.join(HOLDER_FILE))?;
+        let _pinned = identity.open()?;
+        Self::of(identity.pid, settings.user_namespace).ok()
+    }
+
+    fn of(holder: i32, with_user: bool) -> io::Result<Self> {
+        let open = |name: &str| File::open(format!("/proc/{holder}/ns/{name}"));
+        let user = if with_user { Some(open("user")?) } else { None };
+        Ok(Self { holder, entry: Entry { mount: open("mnt")?, user } })
+    }
+
+    /// For one process.
+    pub fn entry(&self) -> io::Result<Entry> {
+        let Entry { mount, user } = &self.entry;
+        Ok(Entry { mount: mount.try_clone()?, user: user.as_ref().map(File::try_clone).transpose()? })
+    }
+}
+
+impl Entry {
+    /// Enters both; only between fork and exec, for it makes plain calls only.
+    pub fn enter(&self) -> io::Result<()> {
+        // The user namespace first: it owns the mount namespace.
+        if let Some(user) = &self.user {
+            enter(user, libc::CLONE_NEWUSER)?;
+        }
+        enter(&self.mount, libc::CLONE_NEWNS)?;
+        if self.user.is_some() {
+            become_root()?;
+        }
+        // SAFETY: a constant string.
+        check(unsafe { libc::chdir(c"/".as_ptr()) })
+    }
+}
+
+fn enter(namespace: &File, kind: i32) -> io::Result<()> {
+    // SAFETY: a descriptor this process owns.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), kind) })
+}
+
+/// Root of the user namespace this process is in.
+fn become_root() -> io::Result<()> {
+    // SAFETY: takes numbers only; no group list is read when its length is 0.
+    unsafe {
+        check(libc::setgroups(0, std::ptr::null()))?;
+        check(libc::setresgid(0, 0, 0))?;
+        check(libc::setresuid(0, 0, 0))
+    }
+}
+
+/// A user namespace in which ids 0… are those host ids. A child makes it and this process, which may, writes its maps.
+fn make_user_namespace(uids: Uids) -> io::Result<File> {
+    let (ready_read, ready_write) = system::pipe()?;
+    let (done_read, done_write) = system::pipe()?;
+    let child = fork(|| {
+        drop_ends([&ready_read, &done_write]);
+        // SAFETY: takes a number only.
+        check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
+        system::write(ready_write.as_raw_fd(), b"1")?;
+        system::read(done_read.as_raw_fd(), &mut [0]).map(drop)
+    })?;
+    drop(ready_write);
+    drop(done_read);
+    let made = (|| {
+        if system::read(ready_read.as_raw_fd(), &mut [0])? == 0 {
+            return Err(io::Error::other("unshare of a user namespace was refused (sysctl user.max_user_namespaces?)"));
+        }
+        for name in ["uid_map", "gid_map"] {
+            let line = format!("0 {} {}\n", uids.base, uids.count);
+            fs::write(format!("/proc/{child}/{name}"), line).map_err(|error| explain(error, name))?;
+        }
+        File::open(format!("/proc/{child}/ns/user"))
+    })();
+    drop(done_write);
+    wait(child);
+    made
+}
+
+/// Forks the process that makes the mounts, enters the user namespace, and then sleeps for good.
+fn fork_holder(settings: &Settings, user: Option<&File>) -> io::Result<i32> {
+    let (read, write) = system::pipe()?;
+    let holder = fork(|| {
+        if let Err(error) = enter_new(settings, user) {
+            let _ = system::write(write.as_raw_fd(), error.to_string().as_bytes());
+            return Err(error);
+        }
+        system::write(write.as_raw_fd(), b"\0")?;
+        close_all();
+        sleep_for_good()
+    })?;
+    drop(write);
+    let mut said = [0; 1024];
+    let count = system::read(read.as_raw_fd(), &mut said)?;
+    if count == 1 && said[0] == 0 {
+        return Ok(holder);
+    }
+    wait(holder);
+    Err(io::Error::other(String::from_utf8_lossy(&said[..count]).into_owned()))
+}
+
+fn enter_new(settings: &Settings, user: Option<&File>) -> io::Result<()> {
+    // SAFETY: takes a number only.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    mounts::keep_to_itself()?;
+    for mount in &settings.mounts {
+        mounts::make(mount, settings, user)?;
+    }
+    if let (true, Some(user)) = (settings.user_namespace, user) {
+        enter(user, libc::CLONE_NEWUSER)?;
+        become_root()?;
+        // The runtime mounts too: it needs a mount namespace that this user namespace owns.
+        // SAFETY: takes a number only.
+        check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    }
+    Ok(())
+}
+
+/// Runs `work` in a child and ends it with 0 or 1.
+fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
+    // SAFETY: the shim has one thread, so that the child may do everything.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if pid > 0 {
+        return Ok(pid);
+    }
+    let code = i32::from(work().is_err());
+    // SAFETY: ends this process without the parent's exit handlers.
+    unsafe { libc::_exit(code) }
+}
+
+fn drop_ends(ends: [&OwnedFd; 2]) {
+    for end in ends {
+        // SAFETY: this process is about to end; its copies of the parent's ends are never used again.
+        unsafe { libc::close(end.as_raw_fd()) };
+    }
+}
+
+/// The holder keeps no file of the shim open, its lock least of all.
+fn close_all() {
+    // SAFETY: nothing of this process uses a descriptor from here on.
+    unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
+}
+
+fn sleep_for_good() -> io::Result<()> {
+    // SAFETY: plain calls; SIGCHLD of the helpers that mounted may have been blocked, which changes nothing here.
+    unsafe {
+        libc::signal(libc::SIGTERM, libc::SIG_DFL);
+        libc::prctl(libc::PR_SET_NAME, c"sandpool-hold".as_ptr());
+        loop {
+            libc::pause();
+        }
+    }
+}
+
+fn wait(pid: i32) {
+    let mut status = 0;
+    // SAFETY: status outlives the call.
+    while unsafe { libc::waitpid(pid, &raw mut status, 0) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}
+
+pub(super) fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn explain(error: io::Error, what: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}

@@ -1,0 +1,74 @@
+//! What the worker asks of the shim itself.
+
+use super::runtime;
+use super::start::merge;
+use super::state::{Asker, Shim, Waiting};
+use super::{identity, stop};
+use crate::channel::error::RequestError;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// A call without a limit of its own.
+const CALL_LIMIT_MS: u64 = 600_000;
+
+#[derive(Deserialize)]
+struct RuntimeCall {
+    args: Vec<String>,
+    timeout_ms: Option<u64>,
+}
+
+/// Answers at once, or remembers who asked.
+pub fn take(shim: &mut Shim, asker: Asker, head: Value) {
+    match head["op"].as_str().unwrap_or_default() {
+        "shim.status" => {
+            let mut reply = json!({"ok": true});
+            merge(&mut reply, shim.status());
+            shim.answer(asker, &reply);
+        }
+        "shim.kill" => {
+            shim.askers.push(asker);
+            kill(shim);
+        }
+        "shim.stop" => {
+            shim.askers.push(asker);
+            stop::ask(shim, head["ms"].as_u64().unwrap_or(shim.settings.stop_ms));
+        }
+        "shim.runtime" => {
+            if let Err(error) = call(shim, asker, head) {
+                refuse(shim, asker, &error);
+            }
+        }
+        other => {
+            let message = format!("received {other:?}, expected shim.status, shim.kill, shim.stop or shim.runtime");
+            refuse(shim, asker, &RequestError::invalid(message));
+        }
+    }
+}
+
+/// Ends the sandbox, or what would become one.
+pub fn kill(shim: &mut Shim) {
+    match &shim.sandbox {
+        Some(sandbox) => identity::kill(&sandbox.process),
+        None => shim.ended = Some(shim.ended.unwrap_or_default()),
+    }
+}
+
+fn call(shim: &mut Shim, asker: Asker, head: Value) -> Result<(), RequestError> {
+    let wanted: RuntimeCall =
+        serde_json::from_value(head).map_err(|error| RequestError::invalid(format!("shim.runtime: {error}")))?;
+    let Some(spaces) = &shim.spaces else {
+        let message = "the machine's namespaces are gone: their holder was killed, and so was the shim";
+        return Err(RequestError::new("machine_lost", message).with_hint("save what can be saved and delete it"));
+    };
+    let call = runtime::call(&shim.settings, spaces, &wanted.args)
+        .map_err(|error| RequestError::new("runtime_failed", format!("the runtime could not be run: {error}")))?;
+    let limit = Duration::from_millis(wanted.timeout_ms.unwrap_or(CALL_LIMIT_MS));
+    shim.calls.push(Waiting { call, deadline: Instant::now() + limit, asker: Some(asker) });
+    Ok(())
+}
+
+fn refuse(shim: &mut Shim, asker: Asker, error: &RequestError) {
+    let head = serde_json::from_slice(&error.head()).unwrap_or(Value::Null);
+    shim.answer(asker, &head);
+}
