@@ -14,6 +14,8 @@ mod packs;
 pub mod relay;
 mod rows;
 mod shard;
+#[cfg(target_os = "linux")]
+pub mod shim;
 mod starts;
 mod stream;
 pub mod system;
