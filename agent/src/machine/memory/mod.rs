@@ -28,8 +28,8 @@ impl Machine {
 
     /// Looks at what programs use, once it is time.
     pub(super) fn memory_tick(&mut self, now: Instant) {
-        let (Some(limit_bytes), Some(at)) = (self.settings.memory_bytes, self.memory_deadline()) else { return };
-        if at > now {
+        let Some(limit_bytes) = self.settings.memory_bytes else { return };
+        if self.memory_deadline().is_none() || self.memory.next.is_some_and(|next| next > now) {
             return;
         }
         self.memory.next = Some(now + PERIOD);
