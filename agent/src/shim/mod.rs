@@ -2,6 +2,7 @@
 //! the server. `docs/internals/machines.md` is the contract. One thread: it forks, and forked children enter namespaces.
 
 mod connection;
+pub mod enter;
 mod frames;
 mod identity;
 mod leftovers;

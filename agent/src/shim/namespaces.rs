@@ -13,11 +13,9 @@ use std::path::Path;
 /// File in the machine's folder that names the holder.
 pub const HOLDER_FILE: &str = "holder.json";
 
-/// The namespaces, and the process that keeps them.
+/// The namespaces.
 #[derive(Debug)]
 pub struct Namespaces {
-    /// The sleeping process.
-    pub holder: i32,
     entry: Entry,
 }
 
@@ -51,7 +49,7 @@ impl Namespaces {
     fn of(holder: i32, with_user: bool) -> io::Result<Self> {
         let open = |name: &str| File::open(format!("/proc/{holder}/ns/{name}"));
         let user = if with_user { Some(open("user")?) } else { None };
-        Ok(Self { holder, entry: Entry { mount: open("mnt")?, user } })
+        Ok(Self { entry: Entry { mount: open("mnt")?, user } })
     }
 
     /// For one process.
@@ -72,9 +70,19 @@ impl Entry {
         if self.user.is_some() {
             become_root()?;
         }
-        // SAFETY: a constant string.
-        check(unsafe { libc::chdir(c"/".as_ptr()) })
+        to_root()
     }
+
+    /// Enters the mount namespace only.
+    pub fn enter_mounts(&self) -> io::Result<()> {
+        enter(&self.mount, libc::CLONE_NEWNS)?;
+        to_root()
+    }
+}
+
+fn to_root() -> io::Result<()> {
+    // SAFETY: a constant string.
+    check(unsafe { libc::chdir(c"/".as_ptr()) })
 }
 
 fn enter(namespace: &File, kind: i32) -> io::Result<()> {

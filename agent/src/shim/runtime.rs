@@ -61,13 +61,17 @@ pub fn pid_file(settings: &Settings) -> PathBuf {
     settings.runtime.root.join("sandbox.pid")
 }
 
+/// A call that takes this process's place and its descriptors.
+pub fn in_place(settings: &Settings, spaces: &Namespaces) -> io::Result<Command> {
+    command(settings, spaces, false)
+}
+
 /// `into_groups`: what the call leaves behind belongs to the machine's cgroups. runc puts the container there itself.
 fn command(settings: &Settings, spaces: &Namespaces, into_groups: bool) -> io::Result<Command> {
     let runtime = &settings.runtime;
-    // By descriptor: root of the user namespace cannot pass through every folder of the host.
-    let program = File::open(&runtime.path)?;
-    let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
-    command.arg0(&runtime.path).arg("--root").arg(&runtime.root).args(&runtime.flags);
+    // Found after the namespaces were entered: what root of the user namespace may not reach was bound for it.
+    let mut command = Command::new(&runtime.path);
+    command.arg("--root").arg(&runtime.root).args(&runtime.flags);
     command.env_clear().envs(&settings.environ);
     let mut groups = Vec::new();
     if into_groups && runtime.kind == RuntimeKind::Runsc {
@@ -77,7 +81,6 @@ fn command(settings: &Settings, spaces: &Namespaces, into_groups: bool) -> io::R
     }
     let entry = spaces.entry()?;
     let prepare = move || {
-        let _program = &program;
         for group in &groups {
             system::write(group.as_raw_fd(), b"0")?;
         }

@@ -104,7 +104,13 @@ export interface Sandbox {
 
 /** A start or a probe that failed: what was received, what was expected, what to do. */
 export class DriverError extends Error {
-  readonly code: "driver_unavailable" | "sandbox_spec_invalid" | "sandbox_start_failed" | "sandbox_cleanup_failed";
+  readonly code:
+    | "driver_unavailable"
+    | "sandbox_spec_invalid"
+    | "sandbox_start_failed"
+    | "sandbox_cleanup_failed"
+    | "sandbox_disk_failed"
+    | "machine_unknown";
   readonly hint: string;
   readonly details: Readonly<Record<string, unknown>>;
 

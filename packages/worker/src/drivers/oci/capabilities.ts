@@ -16,6 +16,16 @@ const POOL = [
   "CAP_SYS_PTRACE",
 ];
 
+/** A machine's agent under an ordinary runtime: it takes users' ids and ends their programs. Programs have none. */
+const MACHINE = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"];
+
+/** Root of a machine with a kernel of its own: capabilities of that kernel, none on the host. */
+const OWN_KERNEL = [...MACHINE, "CAP_FSETID", "CAP_NET_BIND_SERVICE"];
+
+const HELD = { pool: POOL, none: [], machine: MACHINE, "own-kernel": OWN_KERNEL };
+
+export type CapabilityKind = keyof typeof HELD;
+
 export interface OciCapabilities {
   bounding: string[];
   effective: string[];
@@ -25,7 +35,7 @@ export interface OciCapabilities {
 }
 
 /** None is ever inheritable or ambient: what the agent executes gets only what the agent raises for it. */
-export function capabilitySets(kind: "pool" | "none"): OciCapabilities {
-  const held = kind === "pool" ? POOL : [];
+export function capabilitySets(kind: CapabilityKind): OciCapabilities {
+  const held = HELD[kind];
   return { bounding: held, effective: held, permitted: held, inheritable: [], ambient: [] };
 }

@@ -1,4 +1,4 @@
-import { capabilitySets, type OciCapabilities } from "./capabilities.ts";
+import { type CapabilityKind, capabilitySets, type OciCapabilities } from "./capabilities.ts";
 import { MASKED_PATHS, READ_ONLY_PATHS } from "./masks.ts";
 import { type SeccompProfile, seccompProfile } from "./seccomp.ts";
 
@@ -29,13 +29,13 @@ export interface OciSpec {
     noNewPrivileges: true;
     oomScoreAdj?: number;
   };
-  root: { path: "rootfs"; readonly: true };
+  root: { path: string; readonly: boolean };
   hostname: string;
   mounts: OciMount[];
   linux: {
-    namespaces: { type: string }[];
-    uidMappings: IdMapping[];
-    gidMappings: IdMapping[];
+    namespaces: { type: string; path?: string }[];
+    uidMappings?: IdMapping[];
+    gidMappings?: IdMapping[];
     cgroupsPath?: string;
     resources?: { devices: { allow: false; access: "rwm" }[] };
     seccomp: SeccompProfile;
@@ -43,14 +43,16 @@ export interface OciSpec {
     readonlyPaths: string[];
     rootfsPropagation: "private";
   };
+  annotations?: Record<string, string>;
 }
 
 export interface OciSpecInput {
   argv: readonly string[];
   cwd: string;
   environ: Readonly<Record<string, string>>;
-  capabilities: "pool" | "none";
+  capabilities: CapabilityKind;
   mounts: OciMount[];
+  /** Empty: no user namespace. Both are the same length. */
   uidMappings: IdMapping[];
   gidMappings: IdMapping[];
   /** Null: no cgroups, the rootless case. */
@@ -59,11 +61,26 @@ export interface OciSpecInput {
   openFiles: number;
   /** Null where the server may not set it (rootless). */
   oomScoreAdj: number | null;
+  /** Default: `rootfs` beside the spec, read-only. */
+  root?: { path: string; readonly: boolean };
+  /** Default `sandpool`. */
+  hostname?: string;
+  /** A network namespace to join; default: one of its own. */
+  networkPath?: string;
 }
 
 /** Composes the spec of one sandbox. Every field is written here; nothing comes from a runtime's template. */
 export function ociSpec(input: OciSpecInput): OciSpec {
-  const namespaces = ["user", "pid", "mount", "ipc", "uts", "network", ...(input.cgroupNamespace ? ["cgroup"] : [])];
+  const isMapped = input.uidMappings.length > 0;
+  const types = [
+    "pid",
+    "mount",
+    "ipc",
+    "uts",
+    ...(isMapped ? ["user"] : []),
+    ...(input.cgroupNamespace ? ["cgroup"] : []),
+  ];
+  const network = { type: "network", ...(input.networkPath === undefined ? {} : { path: input.networkPath }) };
   return {
     ociVersion: "1.0.2",
     process: {
@@ -82,17 +99,16 @@ export function ociSpec(input: OciSpecInput): OciSpec {
       noNewPrivileges: true,
       ...(input.oomScoreAdj === null ? {} : { oomScoreAdj: input.oomScoreAdj }),
     },
-    root: { path: "rootfs", readonly: true },
-    hostname: "sandpool",
+    root: input.root ?? { path: "rootfs", readonly: true },
+    hostname: input.hostname ?? "sandpool",
     mounts: input.mounts,
     linux: {
-      namespaces: namespaces.map((type) => ({ type })),
-      uidMappings: input.uidMappings,
-      gidMappings: input.gidMappings,
+      namespaces: [...types.map((type) => ({ type })), network],
+      ...(isMapped ? { uidMappings: input.uidMappings, gidMappings: input.gidMappings } : {}),
       ...(input.cgroupsPath === null
         ? {}
         : { cgroupsPath: input.cgroupsPath, resources: { devices: [{ allow: false, access: "rwm" }] } }),
-      seccomp: seccompProfile(input.capabilities),
+      seccomp: seccompProfile(input.capabilities === "pool" ? "pool" : "none"),
       maskedPaths: MASKED_PATHS,
       readonlyPaths: READ_ONLY_PATHS,
       rootfsPropagation: "private",

@@ -1,0 +1,109 @@
+import type { Socket } from "node:net";
+
+export type MachineDriverName = "namespace" | "gvisor";
+
+/** Makes machines of one kind on this host. A machine is a folder and a shim that outlives the server; contract: docs/internals/machines.md. */
+export interface MachineDriver {
+  readonly name: MachineDriverName;
+  /** What this driver can do here, found by starting a container once; the answer is kept. Never throws. */
+  probeMachines(): Promise<MachineProbe>;
+  /**
+   * Makes everything a machine needs before it runs: folder, uid range, cgroups, bundle, writable layer.
+   * Rejects with a `DriverError` and leaves nothing behind; an abort of `signal` does the same.
+   */
+  prepare(spec: MachineSpec, signal: AbortSignal): Promise<void>;
+  /** Gives a prepared machine the disk of an earlier one, from a file that `saveDisk` wrote. */
+  loadDisk(id: string, file: string): Promise<void>;
+  /** Starts a prepared machine; resolves once its agent answers. A failure or an abort removes the machine whole. */
+  launch(id: string, signal?: AbortSignal): Promise<ShimConnection>;
+  /**
+   * Takes over a machine that was launched by an earlier server, or whose shim was killed.
+   * @throws `machine_unknown` when this host has no such machine
+   */
+  adopt(id: string): Promise<ShimConnection | MachineExit>;
+  /** Ids of all machines of this server's data folder that hold anything on the host. */
+  list(): Promise<string[]>;
+  /** Writes the running machine's writable layer to `file`, whole or not at all: a tar, compressed with zstd. */
+  saveDisk(id: string, file: string): Promise<SavedDisk>;
+  /** The last words of the agent and the runtime, raw: at most 256 KiB. */
+  readLogs(id: string): Promise<Buffer>;
+  /** From any state; nothing is left, but what `saveDisk` wrote elsewhere. Idempotent. */
+  remove(id: string): Promise<void>;
+}
+
+export interface MachineProbe {
+  name: MachineDriverName;
+  available: boolean;
+  reason: string | null;
+  hint: string | null;
+  runtime: { name: string; version: string; path: string } | null;
+  fork: boolean;
+  checkpoint: boolean;
+  hibernate: boolean;
+  warnings: string[];
+}
+
+export type MachineImage = { kind: "host" } | { kind: "rootfs"; folder: string };
+
+export interface MachineSpec {
+  /** `m` and 20 characters of `0-9a-z`; never used again. */
+  id: string;
+  hostname: string;
+  image: MachineImage;
+  vcpu: number;
+  /** What its programs may use; the host's limit is 15 % above it. */
+  memoryBytes: number;
+  /** Size of the writable layer. */
+  diskBytes: number;
+  /** Processes and threads. */
+  processes: number;
+  /** Variables of programs that are started without any. */
+  environ: Readonly<Record<string, string>>;
+  /** `none`: loopback only. `namespace`: joins the network namespace at this path, which another part made. */
+  network: { kind: "none" } | { kind: "namespace"; path: string };
+}
+
+/** A running machine. */
+export interface ShimConnection {
+  readonly id: string;
+  /**
+   * Frames of the agent and of the shim, both ways, standing at a frame's start and paused until it is read.
+   * The shim's last event is `exit`; then it ends the connection. Another connection to the same shim ends this one.
+   */
+  readonly socket: Socket;
+  /** What the shim said when it was connected. */
+  readonly shim: ShimStatus;
+  /** The agent's reply to `machine`. */
+  readonly agent: Readonly<Record<string, unknown>>;
+}
+
+export interface ShimStatus {
+  state: "starting" | "running" | "exited";
+  /** Host pid of the sandbox. */
+  pid: number | null;
+  /** Milliseconds since 1970. */
+  started_at: number | null;
+  exit: MachineExit | null;
+  version: string;
+}
+
+/** How a sandbox ended. Code and signal both null: nobody could learn how. */
+export interface MachineExit {
+  code: number | null;
+  /** Without `SIG`: `KILL`. */
+  signal: string | null;
+  oom_killed: boolean;
+  /** False: it never ran, and `stderr` says why. */
+  started: boolean;
+  stderr?: string;
+  /** Milliseconds since 1970. */
+  at: number;
+}
+
+export interface SavedDisk {
+  /** Of the compressed file. */
+  bytes: number;
+  sha256: string;
+  /** Milliseconds since 1970. */
+  savedAt: number;
+}

@@ -1,0 +1,265 @@
+import type { ChildProcess } from "node:child_process";
+import { existsSync } from "node:fs";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { type HostFolders, hostFolders, makeHostFolders } from "../../host/folders.ts";
+import { ownIdentity } from "../../host/identity.ts";
+import { DriverError } from "../driver.ts";
+import type { DriverOptions } from "../drivers.ts";
+import type {
+  MachineDriver,
+  MachineDriverName,
+  MachineExit,
+  MachineProbe,
+  MachineSpec,
+  SavedDisk,
+  ShimConnection,
+} from "../machine.ts";
+import { checkMachineId, checkMachineSpec } from "./check.ts";
+import { connectShim, endedEarly, isExit, refuseExit, type ShimTalk, waitUntilRunning } from "./connect.ts";
+import { keepTar, unpackTar } from "./disk.ts";
+import { type MachineFolders, machineFolders, machinesFolder } from "./folders.ts";
+import { ensureHostImage } from "./host-image.ts";
+import type { MachineKind, MachineRuntime } from "./kind.ts";
+import { AGENT_TARGET } from "./plan.ts";
+import { prepareMachine } from "./prepare.ts";
+import { probeByStarting } from "./probe.ts";
+import { readRecord } from "./record.ts";
+import { removeMachine } from "./remove.ts";
+import { findShim, shimPid, startShim } from "./shim.ts";
+
+/** What an agent needs to answer for the first time, at most. */
+const ANSWER_LIMIT_MS = 60_000;
+
+/** Machines under an OCI runtime; the kind knows the runtime. */
+export class OciMachineDriver implements MachineDriver {
+  readonly name: MachineDriverName;
+  readonly #kind: MachineKind;
+  readonly #dataDir: string;
+  readonly #host: HostFolders;
+  readonly #agentPath: string | null;
+  #ready: Promise<MachineRuntime> | null = null;
+  #probed: Promise<MachineProbe> | null = null;
+  /** Shims that this process has just started. */
+  readonly #children = new Map<string, ChildProcess>();
+  readonly #removals = new Map<string, Promise<void>>();
+
+  constructor(kind: MachineKind, options: DriverOptions) {
+    this.name = kind.name;
+    this.#kind = kind;
+    this.#dataDir = options.dataDir;
+    this.#host = hostFolders(options.dataDir);
+    this.#agentPath = options.agentPath;
+  }
+
+  probeMachines(): Promise<MachineProbe> {
+    this.#probed ??= probeByStarting(this.#kind, this.#agentPath, (spec, argv) => this.#try(spec, argv));
+    return this.#probed;
+  }
+
+  async prepare(spec: MachineSpec, signal: AbortSignal): Promise<void> {
+    await this.#prepare(spec, [AGENT_TARGET, "machine"], signal);
+  }
+
+  async loadDisk(id: string, file: string): Promise<void> {
+    const folders = this.#folders(id);
+    const record = await readRecord(folders);
+    if (record === null || existsSync(`${folders.folder}/shim.pid`)) throw unknown(id, "prepared and not launched");
+    await unpackTar(file, `${folders.data}/disk.tar`);
+    await this.#kind.useDisk(folders, record);
+  }
+
+  async launch(id: string, signal: AbortSignal = NEVER): Promise<ShimConnection> {
+    const folders = this.#folders(id);
+    if (!existsSync(folders.shimSettings) || existsSync(`${folders.folder}/shim.pid`)) {
+      throw unknown(id, "prepared and not launched");
+    }
+    try {
+      signal.throwIfAborted();
+      const child = this.#start(folders, id, false);
+      const connected = await connectShim(folders, child, within(signal));
+      if (isExit(connected)) throw endedEarly(connected);
+      return await this.#greet(id, connected.talk, connected.status, signal);
+    } catch (error) {
+      await this.remove(id);
+      throw error;
+    }
+  }
+
+  async adopt(id: string): Promise<ShimConnection | MachineExit> {
+    const folders = this.#folders(id);
+    const record = await readRecord(folders);
+    if (record === null || !existsSync(folders.shimSettings)) throw unknown(id, "launched");
+    const owner = { process: ownIdentity(), key: this.#host.key, sandboxId: id };
+    await writeFile(`${this.#host.uids}/${record.slot}`, JSON.stringify(owner), { mode: 0o600 });
+    const isHeld = (await shimPid(folders)) !== null;
+    const child = isHeld || existsSync(`${folders.folder}/exit.json`) ? null : this.#start(folders, id, true);
+    const connected = await connectShim(folders, child, within(NEVER));
+    if (isExit(connected)) return connected;
+    if (connected.status.exit !== null) return connected.status.exit;
+    return await this.#greet(id, connected.talk, connected.status, NEVER);
+  }
+
+  async list(): Promise<string[]> {
+    const names = await readdir(machinesFolder(this.#host)).catch(() => []);
+    const ids: string[] = [];
+    for (const name of names) if ((await readRecord(machineFolders(this.#dataDir, name))) !== null) ids.push(name);
+    return ids;
+  }
+
+  async saveDisk(id: string, file: string): Promise<SavedDisk> {
+    const folders = this.#folders(id);
+    return await keepTar(this.#shim(), [folders.folder, ...this.#kind.tarArguments(folders, id)], file);
+  }
+
+  async readLogs(id: string): Promise<Buffer> {
+    const { folder } = this.#folders(id);
+    const parts = ["stderr.old", "stderr"].map((name) => readFile(`${folder}/${name}`).catch(() => Buffer.alloc(0)));
+    return Buffer.concat(await Promise.all(parts));
+  }
+
+  remove(id: string): Promise<void> {
+    const running = this.#removals.get(id);
+    if (running !== undefined) return running;
+    const folders = this.#folders(id);
+    const shim = findShim(this.#agentPath);
+    const removal = removeMachine(this.#host, folders, id, shim, this.#children.get(id) ?? null).finally(() => {
+      this.#removals.delete(id);
+      this.#children.delete(id);
+    });
+    this.#removals.set(id, removal);
+    return removal;
+  }
+
+  async #prepare(spec: MachineSpec, argv: readonly string[], signal: AbortSignal): Promise<void> {
+    await checkMachineSpec(spec);
+    signal.throwIfAborted();
+    const folders = this.#folders(spec.id);
+    const runtime = await this.#runtime();
+    if (existsSync(folders.folder))
+      throw new DriverError("sandbox_spec_invalid", `the machine id ${spec.id} is in use`, "choose another");
+    const hostImage = `${this.#host.own}/host-image`;
+    const agentPath = this.#agentPath as string;
+    try {
+      await prepareMachine({
+        ...{ spec, argv, kind: this.#kind, runtime, host: this.#host, folders, hostImage, agentPath, signal },
+      });
+      signal.throwIfAborted();
+    } catch (error) {
+      await this.remove(spec.id);
+      throw error;
+    }
+  }
+
+  /** Starts a machine whose program is not the agent, and tells how it ended. */
+  async #try(spec: MachineSpec, argv: readonly string[]): Promise<MachineExit> {
+    await this.#prepare(spec, argv, NEVER);
+    try {
+      const folders = this.#folders(spec.id);
+      const signal = within(NEVER);
+      const connected = await connectShim(folders, this.#start(folders, spec.id, false), signal);
+      if (isExit(connected)) return connected;
+      for (;;) {
+        const { head } = await connected.talk.next(signal);
+        if (head.event === "exit") return head as unknown as MachineExit;
+      }
+    } finally {
+      await this.remove(spec.id);
+    }
+  }
+
+  async #greet(
+    id: string,
+    talk: ShimTalk,
+    status: ShimConnection["shim"],
+    signal: AbortSignal,
+  ): Promise<ShimConnection> {
+    const limit = within(signal);
+    try {
+      const shim = await waitUntilRunning(talk, status, limit);
+      const { spec } = (await readRecord(this.#folders(id))) ?? { spec: null };
+      if (spec === null) throw unknown(id, "launched");
+      const { hostname, memoryBytes, environ } = spec;
+      const agent = await talk.ask(
+        {
+          ...{ op: "machine", id, hostname, memory_bytes: memoryBytes, environ, generation: 0 },
+          ...{ wall_clock_ms: Date.now(), unprivileged: this.#kind.unprivileged },
+        },
+        limit,
+        refuseExit,
+      );
+      if (agent.ok !== true) throw refused(id, agent);
+      return { id, socket: talk.release(), shim, agent };
+    } catch (error) {
+      talk.socket.destroy();
+      throw error;
+    }
+  }
+
+  #start(folders: MachineFolders, id: string, adopt: boolean): ChildProcess {
+    const child = startShim(this.#shim(), folders, adopt);
+    this.#children.set(id, child);
+    child.once("exit", () => {
+      if (this.#children.get(id) === child) this.#children.delete(id);
+    });
+    return child;
+  }
+
+  #shim(): string {
+    const shim = findShim(this.#agentPath);
+    if (shim !== null) return shim;
+    throw new DriverError(
+      "driver_unavailable",
+      "the shim's binary was not found beside the agent",
+      "build it (cargo build --release in agent/) or name it in SANDPOOL_SHIM",
+    );
+  }
+
+  /** Looks at the host and makes the shared folders, once. A failure is tried again. */
+  #runtime(): Promise<MachineRuntime> {
+    this.#ready ??= this.#findRuntime().catch((error: unknown) => {
+      this.#ready = null;
+      throw error;
+    });
+    return this.#ready;
+  }
+
+  async #findRuntime(): Promise<MachineRuntime> {
+    const runtime = await this.#kind.detect();
+    if ("reason" in runtime) {
+      throw new DriverError(
+        "driver_unavailable",
+        `the ${this.name} driver cannot run here: ${runtime.reason}`,
+        runtime.hint,
+      );
+    }
+    this.#shim();
+    await makeHostFolders(this.#host);
+    await ensureHostImage(`${this.#host.own}/host-image`);
+    return runtime;
+  }
+
+  #folders(id: string): MachineFolders {
+    checkMachineId(id);
+    return machineFolders(this.#dataDir, id);
+  }
+}
+
+const NEVER = new AbortController().signal;
+
+function within(signal: AbortSignal): AbortSignal {
+  return AbortSignal.any([signal, AbortSignal.timeout(ANSWER_LIMIT_MS)]);
+}
+
+function unknown(id: string, expected: string): DriverError {
+  return new DriverError("machine_unknown", `machine ${id} is not ${expected} on this host`, "see the machine's state");
+}
+
+function refused(id: string, reply: Record<string, unknown>): DriverError {
+  const { message } = (reply.error ?? {}) as { message?: unknown };
+  const said = typeof message === "string" ? message.slice(0, 500) : "it gave no reason";
+  return new DriverError(
+    "sandbox_start_failed",
+    `the agent of machine ${id} refused: ${said}`,
+    "use one release throughout",
+  );
+}

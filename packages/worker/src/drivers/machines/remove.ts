@@ -1,0 +1,97 @@
+import type { ChildProcess } from "node:child_process";
+import { existsSync } from "node:fs";
+import { readdir, rm, rmdir, unlink } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { HostFolders } from "../../host/folders.ts";
+import { removeTree } from "../../host/remove-tree.ts";
+import { readSlotOwner } from "../../host/uids/claim.ts";
+import { slotsWithProcesses } from "../../host/uids/reclaim.ts";
+import { DriverError } from "../driver.ts";
+import { connectShim, isExit, readExit } from "./connect.ts";
+import type { MachineFolders } from "./folders.ts";
+import { removeMachineGroups } from "./groups.ts";
+import { readRecord } from "./record.ts";
+import { shimPid, startShim } from "./shim.ts";
+
+const KILL_LIMIT_MS = 30_000;
+const LEAVE_LIMIT_MS = 5_000;
+const POLL_MS = 5;
+
+/**
+ * Ends and frees, in the order in which nothing can be used again before it is empty: processes, groups, files, uids.
+ * @throws `sandbox_cleanup_failed` when something is left; its uid range then stays claimed
+ */
+export async function removeMachine(
+  host: HostFolders,
+  folders: MachineFolders,
+  id: string,
+  shim: string | null,
+  child: ChildProcess | null,
+): Promise<void> {
+  const record = await readRecord(folders);
+  if (existsSync(folders.shimSettings)) await endMachine(folders, shim, child);
+  const slots = record === null ? await slotsOf(host, id) : [record.slot];
+  const running = slots.length === 0 ? new Set<number>() : await slotsWithProcesses();
+  const left = slots.filter((slot) => running.has(slot)).map((slot) => `processes of the uid range ${slot}`);
+  if (record?.groupPath) left.push(...(await removeMachineGroups(host.key, record.groupPath)));
+  if (left.length > 0) {
+    throw new DriverError(
+      "sandbox_cleanup_failed",
+      `machine ${id} could not be removed; left: ${left.join(", ")}`,
+      "a process in uninterruptible sleep blocks it; delete it again later",
+      { left },
+    );
+  }
+  await removeTree(folders.layer);
+  await rm(`${folders.data}/disk.tar`, { force: true });
+  // A saved disk may lie in it, which is the caller's.
+  await rmdir(folders.data).catch(() => undefined);
+  await removeTree(folders.folder);
+  for (const slot of slots) await unlink(`${host.uids}/${slot}`).catch(() => undefined);
+}
+
+/** Has the shim kill everything, or one that adopts where none runs. */
+async function endMachine(folders: MachineFolders, shim: string | null, started: ChildProcess | null): Promise<void> {
+  let child = started;
+  const signal = AbortSignal.timeout(KILL_LIMIT_MS);
+  while ((await readExit(folders)) === null) {
+    signal.throwIfAborted();
+    const isRunning =
+      (child !== null && child.exitCode === null && child.signalCode === null) || (await shimPid(folders)) !== null;
+    if (!isRunning) {
+      if (shim === null)
+        throw new DriverError("driver_unavailable", "the shim's binary was not found", "build the agent");
+      child = startShim(shim, folders, true);
+    }
+    await askToKill(folders, child, signal);
+  }
+  await waitUntilLeft(folders);
+}
+
+async function askToKill(folders: MachineFolders, child: ChildProcess | null, signal: AbortSignal): Promise<void> {
+  // A failure here is a shim that ended meanwhile: the caller looks again.
+  const connected = await connectShim(folders, child, signal).catch(() => null);
+  if (connected === null || isExit(connected)) return;
+  await connected.talk.ask({ op: "shim.kill" }, signal, () => undefined).catch(() => undefined);
+  connected.talk.socket.destroy();
+}
+
+/** It has written the exit and has nothing to do any more. */
+async function waitUntilLeft(folders: MachineFolders): Promise<void> {
+  const deadline = performance.now() + LEAVE_LIMIT_MS;
+  for (let pid = await shimPid(folders); pid !== null; pid = await shimPid(folders)) {
+    if (performance.now() > deadline) process.kill(pid, "SIGKILL");
+    await sleep(POLL_MS);
+  }
+}
+
+/** Claimed, but the record was cut off before it was written. */
+async function slotsOf(host: HostFolders, id: string): Promise<number[]> {
+  const found: number[] = [];
+  for (const name of await readdir(host.uids).catch(() => [])) {
+    if (!/^\d+$/.test(name)) continue;
+    const owner = await readSlotOwner(`${host.uids}/${name}`);
+    if (owner?.key === host.key && owner.sandboxId === id) found.push(Number(name));
+  }
+  return found;
+}
