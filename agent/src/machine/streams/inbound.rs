@@ -54,9 +54,16 @@ impl Inbound {
         true
     }
 
-    /// The stream's end. What arrived before a failure is still taken.
+    /// The stream's end. What arrived before a failure and was not taken is dropped: nobody could tell how far it came.
     pub fn finish(&self, end: End) {
-        self.lock().end.get_or_insert(end);
+        let mut state = self.lock();
+        if end != End::Whole && state.end.is_none() {
+            state.chunks.clear();
+            state.taken = 0;
+            state.bytes = 0;
+        }
+        state.end.get_or_insert(end);
+        drop(state);
         self.arrival.notify_all();
     }
 
@@ -65,6 +72,7 @@ impl Inbound {
         let mut state = self.lock();
         state.closed = true;
         state.chunks.clear();
+        state.taken = 0;
         state.bytes = 0;
         drop(state);
         self.waker.wake();
