@@ -33,6 +33,12 @@ pub fn make(wanted: &Mount, settings: &Settings, user: Option<&File>) -> io::Res
             mount(Some("overlay"), target, Some("overlay"), SAFE, Some(&options))
                 .map_err(|error| explain(error, target))
         }
+        Mount::Layers { folders, target } => {
+            let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            let options = format!("lowerdir={}", folders.join(":"));
+            mount(Some("overlay"), target, Some("overlay"), SAFE | libc::MS_RDONLY, Some(&options))
+                .map_err(|error| explain(error, target))
+        }
         Mount::Check { root, folders } => check_folders(root, folders),
     }
 }

@@ -74,6 +74,13 @@ pub enum Mount {
         /// Where.
         target: PathBuf,
     },
+    /// Read-only folders over each other, the first on top.
+    Layers {
+        /// The folders.
+        folders: Vec<PathBuf>,
+        /// Where.
+        target: PathBuf,
+    },
     /// Paths that have to be folders, or missing: a link there would redirect what the runtime mounts.
     Check {
         /// Where the paths start.

@@ -1,8 +1,8 @@
 import { chown, readFile, rename } from "node:fs/promises";
 import { makeFolder } from "../../host/make-folder.ts";
 import type { MachineFolders } from "../machines/folders.ts";
-import type { MachineKind, Plan, PlanInput } from "../machines/kind.ts";
-import { bindsOf, bound, imageBind, machineOciSpec } from "../machines/plan.ts";
+import type { MachineKind, Plan, PlanInput, ShimMount } from "../machines/kind.ts";
+import { bindsOf, bound, imageBind, machineOciSpec, TMP_MARK } from "../machines/plan.ts";
 import { type MachineRecord, writeJson } from "../machines/record.ts";
 import type { OciSpec } from "../oci/spec.ts";
 import { detectRunsc } from "./find.ts";
@@ -49,7 +49,7 @@ function plan(input: PlanInput): Plan {
       ],
     },
     mounts: [
-      imageBind(input, `${folders.folder}/root`),
+      ...rootMounts(input),
       ...bindsOf(input),
       // It asks for its own path, and root of the user namespace cannot pass through every folder of the host.
       { kind: "bind", source: input.runtime.path, target: `${folders.folder}/runsc`, read_only: true, idmap: "no" },
@@ -60,9 +60,22 @@ function plan(input: PlanInput): Plan {
       isMapped: false,
       cgroupsPath: null,
       // On an empty /tmp gVisor mounts a tmpfs, whose files would be memory; this one makes it not empty.
-      extraMounts: [bound(`${folders.folder}/empty`, "/tmp/.sandpool")],
+      extraMounts: [bound(`${folders.folder}/empty`, TMP_MARK)],
     }),
   };
+}
+
+/** The gofer needs every mount point to be there, and an image has none of ours: they lie in a folder over it. */
+function rootMounts(input: PlanInput): ShimMount[] {
+  const { folder } = input.folders;
+  const root = `${folder}/root`;
+  if (input.spec.image.kind === "host") return [imageBind(input, root)];
+  const points = `${folder}/points`;
+  return [
+    imageBind(input, `${folder}/lower`),
+    { kind: "bind", source: input.mountPoints, target: points, read_only: true, idmap: "try" },
+    { kind: "layers", folders: [points, `${folder}/lower`], target: root },
+  ];
 }
 
 async function useDisk(folders: MachineFolders, { firstUid }: MachineRecord): Promise<void> {

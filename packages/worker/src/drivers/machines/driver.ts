@@ -18,7 +18,7 @@ import { checkMachineId, checkMachineSpec } from "./check.ts";
 import { connectShim, endedEarly, isExit, refuseExit, type ShimTalk, waitUntilRunning } from "./connect.ts";
 import { keepTar, unpackTar } from "./disk.ts";
 import { type MachineFolders, machineFolders, machinesFolder } from "./folders.ts";
-import { ensureHostImage } from "./host-image.ts";
+import { ensureHostImage, ensureMountPoints } from "./host-image.ts";
 import type { MachineKind, MachineRuntime } from "./kind.ts";
 import { AGENT_TARGET } from "./plan.ts";
 import { prepareMachine } from "./prepare.ts";
@@ -36,6 +36,7 @@ export class OciMachineDriver implements MachineDriver {
   readonly #kind: MachineKind;
   readonly #dataDir: string;
   readonly #host: HostFolders;
+  readonly #shared: { hostImage: string; mountPoints: string };
   readonly #agentPath: string | null;
   #ready: Promise<MachineRuntime> | null = null;
   #probed: Promise<MachineProbe> | null = null;
@@ -48,6 +49,7 @@ export class OciMachineDriver implements MachineDriver {
     this.#kind = kind;
     this.#dataDir = options.dataDir;
     this.#host = hostFolders(options.dataDir);
+    this.#shared = { hostImage: `${this.#host.own}/host-image`, mountPoints: `${this.#host.own}/mount-points` };
     this.#agentPath = options.agentPath;
   }
 
@@ -137,11 +139,20 @@ export class OciMachineDriver implements MachineDriver {
     const runtime = await this.#runtime();
     if (existsSync(folders.folder))
       throw new DriverError("sandbox_spec_invalid", `the machine id ${spec.id} is in use`, "choose another");
-    const hostImage = `${this.#host.own}/host-image`;
     const agentPath = this.#agentPath as string;
     try {
       await prepareMachine({
-        ...{ spec, argv, kind: this.#kind, runtime, host: this.#host, folders, hostImage, agentPath, signal },
+        ...{
+          spec,
+          argv,
+          kind: this.#kind,
+          runtime,
+          host: this.#host,
+          folders,
+          shared: this.#shared,
+          agentPath,
+          signal,
+        },
       });
       signal.throwIfAborted();
     } catch (error) {
@@ -234,7 +245,8 @@ export class OciMachineDriver implements MachineDriver {
     }
     this.#shim();
     await makeHostFolders(this.#host);
-    await ensureHostImage(`${this.#host.own}/host-image`);
+    await ensureHostImage(this.#shared.hostImage);
+    await ensureMountPoints(this.#shared.mountPoints);
     return runtime;
   }
 

@@ -39,6 +39,8 @@ export interface PlanInput {
   runtime: MachineRuntime;
   /** The image's root on the host. */
   imageFolder: string;
+  /** A folder with the mount points that an image lacks. */
+  mountPoints: string;
   /** Folders of the host that are mounted too. */
   systemFolders: readonly string[];
   agentPath: string;
@@ -57,4 +59,5 @@ export type ShimMount =
   | { kind: "bind"; source: string; target: string; read_only: boolean; idmap: "no" | "try" | "must" }
   | { kind: "ext4"; source: string; target: string; folders: string[]; unpack: string | null }
   | { kind: "overlay"; lower: string; upper: string; work: string; target: string }
+  | { kind: "layers"; folders: string[]; target: string }
   | { kind: "check"; root: string; folders: string[] };

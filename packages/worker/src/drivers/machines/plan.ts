@@ -7,6 +7,8 @@ import type { PlanInput, ShimMount } from "./kind.ts";
 
 /** Where the agent is inside. */
 export const AGENT_TARGET = "/sandpool/agent";
+/** In gVisor it keeps /tmp from being empty. */
+export const TMP_MARK = "/tmp/.sandpool";
 const OPEN_FILES = 65_536;
 /** Below the server's 0: under pressure the host ends a machine first. */
 const OUT_OF_MEMORY_SCORE = 300;

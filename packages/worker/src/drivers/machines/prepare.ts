@@ -23,7 +23,8 @@ export interface PrepareInput {
   runtime: MachineRuntime;
   host: HostFolders;
   folders: MachineFolders;
-  hostImage: string;
+  /** Folders that serve all machines. */
+  shared: { hostImage: string; mountPoints: string };
   agentPath: string;
   signal: AbortSignal;
 }
@@ -45,7 +46,8 @@ export async function prepareMachine(input: PrepareInput): Promise<void> {
   signal.throwIfAborted();
   const planInput: PlanInput = {
     ...{ spec, argv: input.argv, folders, firstUid, groups, runtime: input.runtime, agentPath: input.agentPath },
-    imageFolder: spec.image.kind === "host" ? input.hostImage : spec.image.folder,
+    imageFolder: spec.image.kind === "host" ? input.shared.hostImage : spec.image.folder,
+    mountPoints: input.shared.mountPoints,
     systemFolders: spec.image.kind === "host" ? systemRoots() : [],
   };
   const plan = kind.plan(planInput);
