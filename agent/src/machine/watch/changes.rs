@@ -81,8 +81,8 @@ impl Changes {
             self.lines.push(json!({"kind": "rescan"}).to_string());
         }
         self.known.clear();
-        for line in self.lines.drain(..) {
-            queue.push(format!("{line}\n").as_bytes());
-        }
+        let text: String = self.lines.drain(..).map(|line| line + "\n").collect();
+        // A reader that has cancelled is seen by whoever watches.
+        let _ = queue.send(text.as_bytes());
     }
 }
