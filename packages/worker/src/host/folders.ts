@@ -14,6 +14,8 @@ export interface HostFolders {
   /** This server's own. */
   own: string;
   sandboxes: string;
+  /** Machines, which outlive the server. */
+  machines: string;
   /** The OCI runtime's state. */
   runtimeRoot: string;
   /** Claims of host uid ranges, shared by all servers. */
@@ -35,6 +37,7 @@ export function foldersOfServer(key: string): HostFolders {
     shared,
     own,
     sandboxes: `${own}/sandboxes`,
+    machines: `${own}/machines`,
     runtimeRoot: `${own}/runtime`,
     uids: `${shared}/uids`,
     etc: `${own}/etc`,

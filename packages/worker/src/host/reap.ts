@@ -64,8 +64,10 @@ async function deadServers(folders: HostFolders): Promise<HostFolders[]> {
 
 async function removeServer(server: HostFolders): Promise<void> {
   await withServersLock(async () => {
-    const isEmpty = (await readdir(server.sandboxes).catch(() => [])).length === 0;
-    if (isEmpty && !(await isOwnerAlive(server.own))) await rm(server.own, { recursive: true, force: true });
+    const held = await Promise.all([server.sandboxes, server.machines].map((path) => readdir(path).catch(() => [])));
+    // Machines outlive their server: they wait for its next start.
+    if (held.flat().length === 0 && !(await isOwnerAlive(server.own)))
+      await rm(server.own, { recursive: true, force: true });
   });
 }
 

@@ -33,7 +33,13 @@ export async function keepTar(program: string, args: readonly string[], file: st
   });
   const hash = createHash("sha256");
   try {
-    await pipeline(child.stdout, compressor(), hashing(hash), createWriteStream(draft, { mode: 0o600 }));
+    await pipeline(
+      child.stdout,
+      withoutAnnouncement(),
+      compressor(),
+      hashing(hash),
+      createWriteStream(draft, { mode: 0o600 }),
+    );
     const problem = await ended;
     if (problem !== null) throw failed(`the writable layer could not be read: ${problem.slice(0, 1000)}`);
     await sync(draft);
@@ -60,6 +66,30 @@ export async function unpackTar(file: string, target: string): Promise<void> {
     );
   }
 }
+
+/** runsc writes a line of its own before the tar, to the same standard output. */
+function withoutAnnouncement(): Transform {
+  let isBegun = false;
+  let start = Buffer.alloc(0);
+  return new Transform({
+    transform(chunk: Buffer, _encoding, callback) {
+      if (isBegun) return callback(null, chunk);
+      start = Buffer.concat([start, chunk]);
+      if (start.length < ANNOUNCEMENT.length) return callback();
+      if (!start.subarray(0, ANNOUNCEMENT.length).equals(ANNOUNCEMENT)) isBegun = true;
+      const end = start.indexOf("\n");
+      if (!isBegun && end === -1) return callback();
+      const rest = isBegun ? start : start.subarray(end + 1);
+      isBegun = true;
+      callback(null, rest);
+    },
+    flush(callback) {
+      callback(null, isBegun ? undefined : start);
+    },
+  });
+}
+
+const ANNOUNCEMENT = Buffer.from("Serializing rootfs upper layer");
 
 function compressor(): Transform {
   const { ZSTD_c_compressionLevel: level, ZSTD_c_checksumFlag: checksum } = constants;

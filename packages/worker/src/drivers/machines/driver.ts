@@ -17,9 +17,10 @@ import type {
 import { checkMachineId, checkMachineSpec } from "./check.ts";
 import { connectShim, endedEarly, isExit, refuseExit, type ShimTalk, waitUntilRunning } from "./connect.ts";
 import { keepTar, unpackTar } from "./disk.ts";
-import { type MachineFolders, machineFolders, machinesFolder } from "./folders.ts";
+import { type MachineFolders, machineFolders } from "./folders.ts";
 import { ensureHostImage, ensureMountPoints } from "./host-image.ts";
 import type { MachineKind, MachineRuntime } from "./kind.ts";
+import { resumeIfPaused, whilePaused } from "./pause.ts";
 import { AGENT_TARGET } from "./plan.ts";
 import { prepareMachine } from "./prepare.ts";
 import { probeByStarting } from "./probe.ts";
@@ -93,6 +94,7 @@ export class OciMachineDriver implements MachineDriver {
     if (record === null || !existsSync(folders.shimSettings)) throw unknown(id, "launched");
     const owner = { process: ownIdentity(), key: this.#host.key, sandboxId: id };
     await writeFile(`${this.#host.uids}/${record.slot}`, JSON.stringify(owner), { mode: 0o600 });
+    await resumeIfPaused(this.#shim(), folders, id);
     const isHeld = (await shimPid(folders)) !== null;
     const child = isHeld || existsSync(`${folders.folder}/exit.json`) ? null : this.#start(folders, id, true);
     const connected = await connectShim(folders, child, within(NEVER));
@@ -102,7 +104,7 @@ export class OciMachineDriver implements MachineDriver {
   }
 
   async list(): Promise<string[]> {
-    const names = await readdir(machinesFolder(this.#host)).catch(() => []);
+    const names = await readdir(this.#host.machines).catch(() => []);
     const ids: string[] = [];
     for (const name of names) if ((await readRecord(machineFolders(this.#dataDir, name))) !== null) ids.push(name);
     return ids;
@@ -110,7 +112,10 @@ export class OciMachineDriver implements MachineDriver {
 
   async saveDisk(id: string, file: string): Promise<SavedDisk> {
     const folders = this.#folders(id);
-    return await keepTar(this.#shim(), [folders.folder, ...this.#kind.tarArguments(folders, id)], file);
+    const shim = this.#shim();
+    return await whilePaused(shim, folders, id, () =>
+      keepTar(shim, [folders.folder, ...this.#kind.tarArguments(folders, id)], file),
+    );
   }
 
   async readLogs(id: string): Promise<Buffer> {

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { type HostFolders, hostFolders } from "../../host/folders.ts";
+import { hostFolders } from "../../host/folders.ts";
 
 /** Where one machine keeps its things. Contract: docs/internals/machines.md, "Folder of a machine". */
 export interface MachineFolders {
@@ -16,12 +16,8 @@ export interface MachineFolders {
   record: string;
 }
 
-export function machinesFolder(host: HostFolders): string {
-  return `${host.own}/machines`;
-}
-
 export function machineFolders(dataDir: string, id: string): MachineFolders {
-  const folder = `${machinesFolder(hostFolders(dataDir))}/${id}`;
+  const folder = `${hostFolders(dataDir).machines}/${id}`;
   const data = `${resolve(dataDir)}/machines/${id}`;
   return {
     folder,

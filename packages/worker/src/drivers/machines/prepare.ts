@@ -7,7 +7,7 @@ import { runTool, TOOL_PATH } from "../../host/run.ts";
 import { claimUidSlot, UIDS_PER_SLOT } from "../../host/uids/claim.ts";
 import { DriverError } from "../driver.ts";
 import type { MachineSpec } from "../machine.ts";
-import { type MachineFolders, machinesFolder } from "./folders.ts";
+import type { MachineFolders } from "./folders.ts";
 import { makeMachineGroups } from "./groups.ts";
 import { systemRoots } from "./host-image.ts";
 import type { MachineKind, MachineRuntime, Plan, PlanInput } from "./kind.ts";
@@ -58,7 +58,7 @@ export async function prepareMachine(input: PrepareInput): Promise<void> {
 
 /** Takes the id by making its folder, which fails if anything is there. */
 async function takeId(host: HostFolders, folders: MachineFolders, id: string): Promise<void> {
-  await ensureFolder(machinesFolder(host), 0o711);
+  await ensureFolder(host.machines, 0o711);
   await makeFolder(folders.folder, 0o711).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw error;
     throw new DriverError("sandbox_spec_invalid", `the machine id ${id} is in use`, "choose an id that was never used");

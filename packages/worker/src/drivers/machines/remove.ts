@@ -30,7 +30,7 @@ export async function removeMachine(
 ): Promise<void> {
   const record = await readRecord(folders);
   if (existsSync(folders.shimSettings)) await endMachine(folders, shim, child);
-  const slots = record === null ? await slotsOf(host, id) : [record.slot];
+  const slots = await slotsOf(host, id);
   const running = slots.length === 0 ? new Set<number>() : await slotsWithProcesses();
   const left = slots.filter((slot) => running.has(slot)).map((slot) => `processes of the uid range ${slot}`);
   if (record?.groupPath) left.push(...(await removeMachineGroups(host.key, record.groupPath)));
@@ -85,7 +85,7 @@ async function waitUntilLeft(folders: MachineFolders): Promise<void> {
   }
 }
 
-/** Claimed, but the record was cut off before it was written. */
+/** By their owner, not by the record: that may have been cut off, and a range may have gone to somebody else after a crash. */
 async function slotsOf(host: HostFolders, id: string): Promise<number[]> {
   const found: number[] = [];
   for (const name of await readdir(host.uids).catch(() => [])) {

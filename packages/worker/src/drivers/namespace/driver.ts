@@ -1,4 +1,4 @@
-import { rm } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { removeServerGroup } from "../../host/cgroups/remove.ts";
 import { serverGroup } from "../../host/cgroups/shard.ts";
 import { type HostFolders, hostFolders, makeHostFolders } from "../../host/folders.ts";
@@ -50,7 +50,11 @@ export class NamespaceDriver implements Driver {
   async close(): Promise<void> {
     if (this.#holders > 0) return;
     this.#ready = null;
-    await rm(this.#folders.own, { recursive: true, force: true });
+    const { own, machines, sandboxes, runtimeRoot } = this.#folders;
+    const holdsMachines = (await readdir(machines).catch(() => [])).length > 0;
+    // Machines go on without a server, from the same folder.
+    const paths = holdsMachines ? [sandboxes, runtimeRoot] : [own];
+    for (const path of paths) await rm(path, { recursive: true, force: true });
   }
 
   async #startHeld(spec: SandboxSpec, mode: NamespaceMode, signal: AbortSignal): Promise<Sandbox> {
