@@ -8,7 +8,7 @@ use super::poller::{Poller, Source, Watched};
 use super::ports::Ports;
 use super::start::Settings;
 use super::stop::Stopping;
-use super::streams::Streams;
+use super::streams::{End, Streams};
 use super::work::Workers;
 use serde_json::Value;
 use std::io;
@@ -170,16 +170,18 @@ impl Machine {
         if post.result.as_ref().is_ok_and(Value::is_null) {
             return;
         }
-        let post = match post.after {
-            Some(stream) if post.result.is_ok() => {
-                let Some(post) = self.streams.answer_after(stream, Post { after: None, ..post }) else { return };
-                post
+        if let Some(stream) = post.after.take() {
+            if let Err(error) = &post.result {
+                self.streams.finish(stream, End::Failed(error.code, error.message.clone()));
             }
-            _ => post,
-        };
+            match self.streams.answer_after(stream, post) {
+                Some(without_stream) => post = without_stream,
+                None => return,
+            }
+        }
         let failed = post.result.is_err();
         self.reply(post.ticket, post.result.map(Into::into));
-        if let Some(stream) = post.opens.or(post.after) {
+        if let Some(stream) = post.opens {
             if failed { self.streams.discard(stream) } else { self.streams.open(stream) }
         }
     }

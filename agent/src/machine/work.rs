@@ -7,6 +7,8 @@ use super::users;
 use crate::channel::error::RequestError;
 use serde_json::Value;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 /// Threads at once; what comes above waits for its turn.
@@ -19,6 +21,8 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub struct Workers {
     active: usize,
+    /// Watches among them, which stay.
+    pub watches: Arc<AtomicUsize>,
     waiting: VecDeque<(Ticket, Order, Job)>,
 }
 

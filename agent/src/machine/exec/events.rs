@@ -133,6 +133,14 @@ impl Machine {
         }
     }
 
+    /// Signals that came when nothing was left.
+    fn exec_answer_orders(&mut self, slot: u32) {
+        let Some(exec) = self.execs.of_slot(slot).filter(|exec| exec.keeper.is_none()) else { return };
+        for ticket in std::mem::take(&mut exec.orders).into_values() {
+            self.reply(ticket, Ok(json!({"signalled": 0}).into()));
+        }
+    }
+
     /// Sees whether the call has ended, and what is to be waited for.
     pub(in crate::machine) fn exec_settle(&mut self, slot: u32) {
         let Some(exec) = self.execs.of_slot(slot) else { return };
@@ -140,6 +148,7 @@ impl Machine {
         if !exec.closed && exec.call_has_ended(now) {
             exec.closed = true;
             exec.deadline = None;
+            exec.left |= exec.timed_out && exec.gone.is_none();
             exec.outputs().for_each(|output| output.owed_bytes = 0);
             exec.end_readers(&mut self.streams);
             let feed = exec.end_input();
@@ -149,6 +158,7 @@ impl Machine {
             }
             waits.into_iter().for_each(|wait| self.exec_answer(slot, &wait));
         }
+        self.exec_answer_orders(slot);
         let Some(exec) = self.execs.of_slot(slot) else { return };
         let drained = exec.drain_until.is_none_or(|until| until <= now);
         if exec.closed && exec.gone.is_some() {
