@@ -113,6 +113,7 @@ export class OciMachineDriver implements MachineDriver {
   async saveDisk(id: string, file: string): Promise<SavedDisk> {
     const folders = this.#folders(id);
     const shim = this.#shim();
+    if ((await readRecord(folders)) === null) throw unknown(id, "running");
     return await whilePaused(shim, folders, id, () =>
       keepTar(shim, [folders.folder, ...this.#kind.tarArguments(folders, id)], file),
     );

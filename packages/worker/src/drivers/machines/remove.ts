@@ -1,11 +1,11 @@
 import type { ChildProcess } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync, statSync } from "node:fs";
 import { readdir, rm, rmdir, unlink } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { HostFolders } from "../../host/folders.ts";
+import { readStartTime } from "../../host/identity.ts";
 import { removeTree } from "../../host/remove-tree.ts";
-import { readSlotOwner } from "../../host/uids/claim.ts";
-import { slotsWithProcesses } from "../../host/uids/reclaim.ts";
+import { FIRST_UID, readSlotOwner, UIDS_PER_SLOT } from "../../host/uids/claim.ts";
 import { DriverError } from "../driver.ts";
 import { connectShim, isExit, readExit } from "./connect.ts";
 import type { MachineFolders } from "./folders.ts";
@@ -31,8 +31,7 @@ export async function removeMachine(
   const record = await readRecord(folders);
   if (existsSync(folders.shimSettings)) await endMachine(folders, shim, child);
   const slots = await slotsOf(host, id);
-  const running = slots.length === 0 ? new Set<number>() : await slotsWithProcesses();
-  const left = slots.filter((slot) => running.has(slot)).map((slot) => `processes of the uid range ${slot}`);
+  const left = slots.flatMap((slot) => livingPids(slot).map((pid) => `process ${pid}`));
   if (record?.groupPath) left.push(...(await removeMachineGroups(host.key, record.groupPath)));
   if (left.length > 0) {
     throw new DriverError(
@@ -83,6 +82,15 @@ async function waitUntilLeft(folders: MachineFolders): Promise<void> {
     if (performance.now() > deadline) process.kill(pid, "SIGKILL");
     await sleep(POLL_MS);
   }
+}
+
+/** Processes with an id of the range. Zombies do not count: nothing of them runs, and their parent may take its time. */
+function livingPids(slot: number): number[] {
+  const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  return pids.map(Number).filter((pid) => {
+    const uid = statSync(`/proc/${pid}`, { throwIfNoEntry: false })?.uid ?? 0;
+    return Math.floor((uid - FIRST_UID) / UIDS_PER_SLOT) === slot && readStartTime(pid) !== null;
+  });
 }
 
 /** By their owner, not by the record: that may have been cut off, and a range may have gone to somebody else after a crash. */
