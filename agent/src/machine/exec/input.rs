@@ -66,7 +66,12 @@ impl Machine {
             return;
         }
         let feed = input.feed.take();
-        if !matches!(progress, Progress::Broken) && !(input.tty && matches!(progress, Progress::Ended)) {
+        let stays_open = match progress {
+            Progress::Ended => input.tty,
+            Progress::Broken => true,
+            Progress::Refused | Progress::Waiting => false,
+        };
+        if !stays_open {
             exec.input = None;
         }
         if let Some(feed) = feed {

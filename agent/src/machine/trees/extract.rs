@@ -83,15 +83,13 @@ impl Extraction<'_> {
         let broken = |error: io::Error| invalid(&self.request.path, format!("got no whole tar: {error}"));
         let budget = Budget::default();
         let mut archive = tar::Archive::new(Budgeted { reader: Receiver(queue), budget: budget.clone() });
-        let mut entries = archive.entries().map_err(broken)?;
         budget.metadata();
-        while let Some(entry) = entries.next() {
+        for entry in archive.entries().map_err(broken)? {
             budget.data();
             let mut entry = entry.map_err(|error| invalid(&self.request.path, format!("got no whole tar: {error}")))?;
             self.place(&mut entry)?;
             budget.metadata();
         }
-        drop(entries);
         // What follows the archive's end is padding.
         budget.data();
         io::copy(&mut Receiver(queue), &mut io::sink())
