@@ -1,6 +1,7 @@
 //! Finds and ends everything that belongs to a machine, whoever its parent is by now.
 
-use super::identity;
+use super::identity::{self, Identity};
+use super::namespaces::HOLDER_FILE;
 use super::settings::{Settings, Uids};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,18 +12,19 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Kills until nothing is left, or the limit has passed; returns what is left.
-pub fn end_all(settings: &Settings, limit: Duration) -> Vec<i32> {
+pub fn end_all(settings: &Settings, folder: &Path, limit: Duration) -> Vec<i32> {
     let deadline = Instant::now() + limit;
+    let holder = Identity::read(&folder.join(HOLDER_FILE));
     loop {
         reap();
-        let found = find(settings);
+        let found = find(settings, holder.as_ref());
         if found.is_empty() || Instant::now() >= deadline {
             return found.into_iter().collect();
         }
         let open: BTreeMap<i32, _> =
             found.iter().filter_map(|&pid| Some((pid, identity::open_process(pid).ok()?))).collect();
         // Looked for again: a number may have gone to another process before its descriptor was made.
-        let again = find(settings);
+        let again = find(settings, holder.as_ref());
         for (_, process) in open.iter().filter(|(pid, _)| again.contains(pid)) {
             identity::kill(process);
         }
@@ -30,9 +32,11 @@ pub fn end_all(settings: &Settings, limit: Duration) -> Vec<i32> {
     }
 }
 
-/// Descendants of this process, members of the machine's cgroups, and whoever has an id of its range.
-fn find(settings: &Settings) -> BTreeSet<i32> {
+/// Descendants of this process, members of the machine's cgroups, whoever has an id of its range, and the holder of its
+/// namespaces, which as the host's root may be none of these.
+fn find(settings: &Settings, holder: Option<&Identity>) -> BTreeSet<i32> {
     let mut found: BTreeSet<i32> = settings.groups.iter().flat_map(|group| members(group)).collect();
+    found.extend(holder.filter(|holder| holder.open().is_some()).map(|holder| holder.pid));
     let processes: Vec<Status> = list_processes();
     if let Some(uids) = settings.uids {
         found.extend(processes.iter().filter(|process| process.has_id_of(uids)).map(|process| process.pid));

@@ -1,6 +1,7 @@
 //! What the worker asks of the shim itself.
 
 use super::runtime;
+use super::settings::RuntimeKind;
 use super::start::merge;
 use super::state::{Asker, Shim, Waiting};
 use super::{identity, stop};
@@ -11,6 +12,10 @@ use std::time::{Duration, Instant};
 
 /// A call without a limit of its own.
 const CALL_LIMIT_MS: u64 = 600_000;
+
+const THAW_LIMIT: Duration = Duration::from_secs(10);
+/// Connections are counted from 1.
+const NOBODY: Asker = (0, 0);
 
 #[derive(Deserialize)]
 struct RuntimeCall {
@@ -49,8 +54,20 @@ pub fn take(shim: &mut Shim, asker: Asker, head: Value) {
 /// Ends the sandbox, or what would become one.
 pub fn kill(shim: &mut Shim) {
     match &shim.sandbox {
-        Some(sandbox) => identity::kill(&sandbox.process),
+        Some(sandbox) => {
+            identity::kill(&sandbox.process);
+            thaw(shim);
+        }
         None => shim.ended = Some(shim.ended.unwrap_or_default()),
+    }
+}
+
+/// A process of a frozen cgroup dies only when it is thawed, which the runtime's own kill does.
+fn thaw(shim: &mut Shim) {
+    let (Some(spaces), RuntimeKind::Runc) = (&shim.spaces, shim.settings.runtime.kind) else { return };
+    let arguments = ["kill".into(), shim.settings.id.clone(), "KILL".into()];
+    if let Ok(call) = runtime::call(&shim.settings, spaces, &arguments) {
+        shim.calls.push(Waiting { call, deadline: Instant::now() + THAW_LIMIT, asker: Some(NOBODY) });
     }
 }
 

@@ -27,7 +27,7 @@ pub fn ask(shim: &mut Shim, ms: u64) {
 pub fn finish(shim: &mut Shim, ended: Ended) {
     let exit = shim.exit(ended);
     delete_container(shim);
-    let left = leftovers::end_all(&shim.settings, KILL_LIMIT);
+    let left = leftovers::end_all(&shim.settings, &shim.folder, KILL_LIMIT);
     if !left.is_empty() {
         shim.ring.write(format!("sandpool-shim: processes {left:?} could not be killed\n").as_bytes());
     }

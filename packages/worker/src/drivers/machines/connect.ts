@@ -52,13 +52,16 @@ export class ShimTalk {
       const chunk = this.socket.read() as Buffer | null;
       if (chunk !== null) this.#bytes = Buffer.concat([this.#bytes, chunk]);
       else if (this.socket.readableEnded || this.socket.destroyed) throw new Error("the shim ended the connection");
-      else
-        await Promise.race([
-          once(this.socket, "readable", { signal }),
-          once(this.socket, "close"),
-          once(this.socket, "end"),
-        ]);
+      else await this.#change(signal);
     }
+  }
+
+  /** Until something came, or nothing more can, or the signal aborts, which the caller looks at. */
+  async #change(signal: AbortSignal): Promise<void> {
+    const scope = new AbortController();
+    const options = { signal: AbortSignal.any([signal, scope.signal]) };
+    const news = ["readable", "close", "end"].map((name) => once(this.socket, name, options).catch(() => undefined));
+    await Promise.race(news).finally(() => scope.abort());
   }
 
   /** Ends the set-up: what was read beyond the last frame goes back. */
