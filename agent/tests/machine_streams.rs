@@ -161,3 +161,30 @@ fn damaged_frames_are_skipped_and_unknown_requests_answered() {
     assert_eq!(agent.refuse(&twice)["code"], "exec_not_found");
     assert_eq!(agent.exec(&["true"], &json!({})).head["exit_code"], 0);
 }
+
+#[test]
+fn numbers_of_any_size_are_taken_or_refused() {
+    let mut agent = Agent::new();
+    let most = u64::MAX;
+    let members = json!({"timeout_ms": most, "grace_ms": most, "keep_bytes": most});
+    assert_eq!(agent.exec(&["true"], &members).head["exit_code"], 0);
+    let outcome = agent.exec(&["/bin/sleep", "1000"], &json!({"timeout_ms": 0}));
+    assert_eq!((&outcome.head["timed_out"], &outcome.head["signal"]), (&json!(true), &json!("TERM")));
+    for odd in [json!({"timeout_ms": -1}), json!({"timeout_ms": 1.5}), json!({"tty": {"rows": 70000, "columns": 1}})] {
+        let mut head = json!({"op": "exec.start", "id": "odd", "argv": ["true"]});
+        head.as_object_mut().expect("an object").extend(odd.as_object().expect("an object").clone());
+        assert_eq!(agent.refuse(&head)["code"], "invalid_request", "{odd}");
+    }
+    let path = agent.path("file");
+    std::fs::write(&path, "x").expect("a file");
+    let stream = agent.new_stream();
+    let reading = json!({"op": "file.read", "path": path, "s": stream, "offset": most, "length": most});
+    agent.expect(&reading);
+    assert_eq!(agent.drain(stream).1["error"]["code"], "file_invalid");
+    let long = "x".repeat(100_000);
+    agent.start("long", &["/bin/true", &long], &json!({}));
+    assert_eq!(agent.wait("long").head["exit_code"], 0);
+    assert!(agent.listed("long").expect("listed")["argv"].to_string().len() < 5000);
+    agent.send(Kind::Event, 0, &json!({"event": "credit", "s": most, "bytes": most}), b"");
+    agent.expect(&json!({"op": "stop", "ms": most}));
+}

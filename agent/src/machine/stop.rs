@@ -1,5 +1,6 @@
 //! `stop`: TERM to all programs, KILL to what is left, the answer, the end.
 
+use super::clock;
 use super::exec::Exec;
 use super::keeper::Order;
 use super::run::{Answered, Machine, Ticket};
@@ -38,7 +39,7 @@ impl Stopping {
 impl Machine {
     /// Ends all programs, then the agent.
     pub(super) fn stop(&mut self, ticket: Ticket, request: &StopRequest) -> Result<Answered, RequestError> {
-        self.begin_stop(Some(ticket), Duration::from_millis(request.ms.unwrap_or(DEFAULT_MS)));
+        self.begin_stop(Some(ticket), clock::span_ms(request.ms.unwrap_or(DEFAULT_MS)));
         Ok(Answered::Later)
     }
 

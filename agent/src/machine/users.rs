@@ -38,7 +38,9 @@ struct Account {
 /// The user a request names: null is the agent's own (root in a machine), else `name`, `uid` or `uid:gid`.
 /// Anything that is not exactly one of these is refused with what was received.
 pub fn resolve(wanted: Option<&str>) -> Result<User, String> {
-    resolve_in(wanted, own_id(), &read("/etc/passwd"), &read("/etc/group"))
+    // SAFETY: takes no argument.
+    let group = unsafe { libc::getegid() };
+    resolve_in(wanted, (own_id(), group), &read("/etc/passwd"), &read("/etc/group"))
 }
 
 /// Accounts of the machine for the start's reply, at most 256: `[{"name","uid","gid","home","shell"}]`.
@@ -54,11 +56,13 @@ pub fn own_id() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-fn resolve_in(wanted: Option<&str>, own: u32, passwd: &str, group: &str) -> Result<User, String> {
+fn resolve_in(wanted: Option<&str>, own: (u32, u32), passwd: &str, group: &str) -> Result<User, String> {
     let accounts = accounts(passwd);
     let of_id = |uid: u32| accounts.iter().find(|account| account.uid == uid);
     let Some(text) = wanted else {
-        return Ok(with_groups(own, of_id(own), None, group));
+        // Root has the groups of its account; another user can only stay who it is.
+        let (uid, gid) = own;
+        return Ok(with_groups(uid, of_id(uid), Some(gid).filter(|_| uid != 0), group));
     };
     if let Some((uid, gid)) = text.split_once(':') {
         let ids = number(uid).zip(number(gid));
@@ -161,7 +165,7 @@ mod tests {
     const GROUP: &str = "root:x:0:\ndocker:x:990:bob,ann\nann:x:1000:ann\nvideo:x:44:ann\nodd:x:+5:ann\n";
 
     fn of(text: &str) -> Result<User, String> {
-        resolve_in(Some(text), 0, PASSWD, GROUP)
+        resolve_in(Some(text), (0, 0), PASSWD, GROUP)
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const KEEP_BYTES: usize = 8 << 20;
 const KEEP_LIMIT_BYTES: usize = 256 << 20;
@@ -70,13 +70,8 @@ impl Machine {
         request: Starting,
     ) -> Result<Answered, RequestError> {
         check(&request)?;
-        if let Some(exec) = self.execs.all().find(|exec| exec.id == request.id) {
-            let Some(pid) = exec.pid else {
-                return Err(RequestError::invalid(format!("exec {} is being started already", request.id)));
-            };
-            // The worker asks again when a connection broke before the answer.
-            let started_at = exec.described.started_at_ms;
-            return Ok(Answered::now(json!({"pid": pid, "started_at": started_at, "repeated": true})));
+        if let Some(exec) = self.execs.of_id(&request.id) {
+            return exec.start_again(ticket);
         }
         let streams: Vec<u64> = request.stdout.into_iter().chain(request.stderr).collect();
         self.streams.check_all_free(&streams)?;
@@ -100,6 +95,7 @@ impl Machine {
 
     fn start_keeper(&self, ticket: Ticket, request: &Starting, user: &users::User) -> io::Result<Exec> {
         let slot = self.execs.next_slot;
+        let tty = request.tty.is_some();
         let (terminal, ends) = match &request.tty {
             Some(size) => {
                 let (master, slave) = pty::open(size, user)?;
@@ -108,44 +104,21 @@ impl Machine {
             None => (None, pipe_ends(request.stdin, user)?),
         };
         let [input, output, errors] = ends.ours;
-        let specification = self.specification(request, user);
-        let (control, pid) = spawn(&specification, ends.theirs)?;
-        let keep_bytes = request.keep_bytes.unwrap_or(KEEP_BYTES).min(KEEP_LIMIT_BYTES);
+        let (control, pid) = spawn(&self.specification(request, user), ends.theirs)?;
         let watch = |descriptor: OwnedFd, source: Source| Watched::new(descriptor, &self.poller, source);
+        let keep_bytes = request.keep_bytes.unwrap_or(KEEP_BYTES).min(KEEP_LIMIT_BYTES);
         let outlet = |descriptor: Option<OwnedFd>, source: Source| -> io::Result<Output> {
             let source = descriptor.map(|descriptor| watch(descriptor, source)).transpose()?;
             Ok(Output { source, kept: Kept::new(keep_bytes), readers: Vec::new(), owed_bytes: 0 })
         };
-        let tty = request.tty.is_some();
+        let control = watch(control, Source::Keeper(slot))?;
+        let keeper = Keeper { pid, control, buffer: Vec::new(), unsent: Vec::new() };
+        let mut exec = Exec::starting(ticket, request, user, keeper, outlet(output, Source::Stdout(slot))?);
+        exec.stderr = if tty { None } else { Some(outlet(errors, Source::Stderr(slot))?) };
         let input = input.map(|end| watch(end, Source::Stdin(slot))).transpose()?;
-        Ok(Exec {
-            id: request.id.clone(),
-            described: describe(request, user),
-            pid: None,
-            keeper: Some(Keeper {
-                pid,
-                control: watch(control, Source::Keeper(slot))?,
-                buffer: Vec::new(),
-                unsent: Vec::new(),
-            }),
-            starting: Some(ticket),
-            stdout: outlet(output, Source::Stdout(slot))?,
-            stderr: if tty { None } else { Some(outlet(errors, Source::Stderr(slot))?) },
-            input: input.map(|sink| Input { sink, tty, feed: None }),
-            terminal,
-            leader: None,
-            left: false,
-            closed: false,
-            gone: None,
-            deadline: request.timeout_ms.map(|timeout_ms| Instant::now() + Duration::from_millis(timeout_ms)),
-            drain_until: None,
-            give_up_at: None,
-            timed_out: false,
-            oom_killed: false,
-            lost: false,
-            waits: Vec::new(),
-            orders: BTreeMap::new(),
-        })
+        exec.input = input.map(|sink| Input { sink, tty, feed: None });
+        exec.terminal = terminal;
+        Ok(exec)
     }
 
     fn specification(&self, request: &Starting, user: &users::User) -> Specification {
@@ -185,9 +158,66 @@ impl Machine {
     }
 }
 
+impl Exec {
+    fn starting(ticket: Ticket, request: &Starting, user: &users::User, keeper: Keeper, stdout: Output) -> Self {
+        Self {
+            id: request.id.clone(),
+            described: describe(request, user),
+            pid: None,
+            keeper: Some(keeper),
+            starting: Some(ticket),
+            stdout,
+            stderr: None,
+            input: None,
+            terminal: None,
+            leader: None,
+            left: false,
+            closed: false,
+            gone: None,
+            deadline: request.timeout_ms.map(clock::after_ms),
+            drain_until: None,
+            give_up_at: None,
+            timed_out: false,
+            oom_killed: false,
+            lost: false,
+            waits: Vec::new(),
+            orders: BTreeMap::new(),
+        }
+    }
+
+    /// The worker asks again when a connection broke before the answer.
+    fn start_again(&mut self, ticket: Ticket) -> Result<Answered, RequestError> {
+        if let Some(pid) = self.pid {
+            let started_at = self.described.started_at_ms;
+            return Ok(Answered::now(json!({"pid": pid, "started_at": started_at, "repeated": true})));
+        }
+        if self.starting.is_some_and(|earlier| earlier.epoch == ticket.epoch) {
+            return Err(RequestError::invalid(format!("exec {} is being started already", self.id)));
+        }
+        self.starting = Some(ticket);
+        Ok(Answered::Later)
+    }
+}
+
+/// The first words of a command line, enough to know it by: lists of many execs stay small.
+fn shorten(argv: &[String]) -> Vec<String> {
+    let mut left = 4096;
+    let mut words = Vec::new();
+    for word in argv {
+        let short: String = word.chars().take(left.min(1024)).collect();
+        left -= short.chars().count().min(left);
+        words.push(if short.len() < word.len() { short + "…" } else { short });
+        if left == 0 {
+            break;
+        }
+        left -= 1;
+    }
+    words
+}
+
 fn describe(request: &Starting, user: &users::User) -> Described {
     Described {
-        argv: request.argv.clone(),
+        argv: shorten(&request.argv),
         cwd: request.cwd.clone(),
         user: user.name.clone().unwrap_or_else(|| user.uid.to_string()),
         tty: request.tty.is_some(),

@@ -1,6 +1,7 @@
 //! Deadlines of programs, and how long finished ones are remembered. No reader has a part in them.
 
 use super::{Exec, Execs};
+use crate::machine::clock;
 use crate::machine::keeper::Order;
 use crate::machine::run::Machine;
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ impl Machine {
         for slot in slots {
             let Some(exec) = self.execs.of_slot(slot) else { continue };
             if exec.deadline.is_some_and(|at| at <= now) {
-                exec.time_out(now);
+                exec.time_out();
             }
             self.exec_settle(slot);
             let Some(exec) = self.execs.of_slot(slot) else { continue };
@@ -71,14 +72,14 @@ impl Machine {
 }
 
 impl Exec {
-    fn time_out(&mut self, now: Instant) {
+    fn time_out(&mut self) {
         self.deadline = None;
         if self.leader.is_some() && self.closed {
             return;
         }
         self.timed_out = true;
         let grace_ms = self.described.grace_ms;
-        self.give_up_at = Some(now + Duration::from_millis(grace_ms) + UNKILLABLE);
+        self.give_up_at = Some(clock::after_ms(grace_ms) + UNKILLABLE);
         if let Some(keeper) = &mut self.keeper {
             keeper.order(&Order::End { grace_ms });
         }

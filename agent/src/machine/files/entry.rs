@@ -20,7 +20,7 @@ pub fn describe(path: &Path, metadata: &Metadata) -> Value {
         "mode": metadata.mode() & 0o7777,
         "uid": metadata.uid(),
         "gid": metadata.gid(),
-        "mtime_ms": metadata.mtime() * 1000 + metadata.mtime_nsec() / 1_000_000,
+        "mtime_ms": metadata.mtime().saturating_mul(1000).saturating_add(metadata.mtime_nsec() / 1_000_000),
         "target": target.map(|target| target.to_string_lossy().into_owned()),
     });
     let bytes = path.as_os_str().as_bytes();

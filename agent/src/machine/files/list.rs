@@ -7,13 +7,15 @@ use crate::machine::run::{Answered, Machine, Ticket};
 use crate::machine::work::Order;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Most entries of a reply.
 const ENTRIES: usize = 10_000;
+/// Names may be long; a head is 16 MiB at most.
+const REPLY_BYTES: usize = 12 << 20;
 const DEEPEST: u32 = 64;
 
 /// The head of `file.stat`.
@@ -85,21 +87,27 @@ fn look(path: &Path, follow: bool) -> io::Result<Metadata> {
 
 fn list(request: &ListRequest) -> Result<Value, RequestError> {
     let root = Path::new(&request.path);
-    let mut found = Found { after: request.after.as_deref().map(PathBuf::from), paths: BTreeMap::new(), more: false };
+    let mut found = Found { after: request.after.as_deref().map(PathBuf::from), paths: BTreeSet::new(), more: false };
     found.walk(root, request.depth).map_err(|error| failed("list", &request.path, &error))?;
-    let entries: Vec<Value> = found
-        .paths
-        .keys()
+    let (mut entries, mut bytes) = (Vec::new(), 0);
+    for path in found.paths {
         // What went away meanwhile is no entry; a dangling link is one itself.
-        .filter_map(|path| Some(describe(path, &look(path, request.follow).or_else(|_| look(path, false)).ok()?)))
-        .collect();
+        let Ok(metadata) = look(&path, request.follow).or_else(|_| look(&path, false)) else { continue };
+        let entry = describe(&path, &metadata);
+        bytes += entry.to_string().len() + 1;
+        if bytes > REPLY_BYTES {
+            found.more = true;
+            break;
+        }
+        entries.push(entry);
+    }
     Ok(json!({"entries": entries, "more": found.more}))
 }
 
 /// The first entries behind `after`; never more than a reply holds, however large the folder.
 struct Found {
     after: Option<PathBuf>,
-    paths: BTreeMap<PathBuf, ()>,
+    paths: BTreeSet<PathBuf>,
     more: bool,
 }
 
@@ -110,7 +118,7 @@ impl Found {
             let path = entry.path();
             let inside = depth > 1 && entry.file_type().is_ok_and(|kind| kind.is_dir());
             if self.after.as_ref().is_none_or(|after| path > *after) {
-                self.paths.insert(path.clone(), ());
+                self.paths.insert(path.clone());
             }
             if inside {
                 // A folder that may not be entered, or that has gone, has no entries to tell.

@@ -1,6 +1,7 @@
 //! The keeper's loop: collects what ends, follows orders, ends last.
 
 use super::{News, Order, Specification, launch, tree};
+use crate::machine::clock;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -136,7 +137,7 @@ impl Keeper {
         match *order {
             Order::End { grace_ms } => {
                 tree::signal(libc::SIGTERM);
-                self.end(Duration::from_millis(grace_ms));
+                self.end(clock::span_ms(grace_ms));
             }
             Order::Signal { order, signal, tree } => {
                 let count = self.signal(signal, tree);
