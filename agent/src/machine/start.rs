@@ -43,6 +43,8 @@ impl Machine {
             take_hostname(hostname);
         }
         self.settings = settings;
+        // What the kernel did before is nobody's exec.
+        self.memory.kernel_has_killed();
         Ok(Answered::now(json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),

@@ -97,15 +97,12 @@ impl Agent {
 
     /// A started machine whose agent is an ordinary user.
     pub fn of_user(uid: u32) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sandpool-agent"));
-        // Read before the change of ids: the folder of the build may be closed to others.
+        // A copy: the folder of the build may be closed to others.
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let copy = std::env::temp_dir().join(format!("sandpool-agent-copy-{}-{number}", std::process::id()));
         std::fs::copy(env!("CARGO_BIN_EXE_sandpool-agent"), &copy).expect("a copy of the agent");
         std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).expect("a program");
-        let mut own = Command::new(&copy);
-        std::mem::swap(&mut command, &mut own);
-        let mut agent = Self::run(command.uid(uid).gid(uid));
+        let mut agent = Self::run(Command::new(&copy).uid(uid).gid(uid));
         std::fs::remove_file(copy).expect("the copy");
         agent.begin(&json!({}));
         agent

@@ -75,7 +75,11 @@ impl Machine {
                 streams.into_iter().for_each(|stream| self.streams.open(stream));
             }
             News::Failed { errno, what } => self.exec_never_ran(slot, errno, &what),
-            News::Exited { code, signal, left } => exec.leader_ended(code, signal, left),
+            News::Exited { code, signal, left } => {
+                let killed = signal == Some(libc::SIGKILL) && !exec.timed_out;
+                exec.oom_killed |= killed && self.memory.kernel_has_killed();
+                exec.leader_ended(code, signal, left);
+            }
             News::Signalled { order, count } => {
                 if let Some(ticket) = exec.orders.remove(&order) {
                     self.reply(ticket, Ok(json!({"signalled": count}).into()));

@@ -17,6 +17,17 @@ pub struct MemoryWatch {
     next: Option<Instant>,
     /// Whom the last look killed: its memory is given back in the time of a few looks.
     killed: Option<i32>,
+    /// Kills by the kernel that were seen.
+    kernel_kills: Option<u64>,
+}
+
+impl MemoryWatch {
+    /// Whether the kernel has killed something for want of memory since the last call.
+    pub fn kernel_has_killed(&mut self) -> bool {
+        let before = self.kernel_kills;
+        self.kernel_kills = usage::kernel_kills();
+        before.zip(self.kernel_kills).is_some_and(|(before, now)| now > before)
+    }
 }
 
 impl Machine {

@@ -19,6 +19,16 @@ pub fn own_bytes(process: &Process) -> u64 {
     proportional(process.pid).unwrap_or_else(|| process.resident_pages * page_bytes())
 }
 
+/// How many programs the kernel has killed for want of memory in this machine's cgroup; `None` where it cannot be seen.
+pub fn kernel_kills() -> Option<u64> {
+    let files = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"];
+    files.iter().find_map(|file| kills(&fs::read_to_string(file).ok()?))
+}
+
+fn kills(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+}
+
 static IS_GVISOR: LazyLock<bool> =
     LazyLock::new(|| fs::read_to_string("/proc/version").is_ok_and(|text| text.to_lowercase().contains("gvisor")));
 
@@ -45,12 +55,19 @@ fn page_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::anonymous;
+    use super::{anonymous, kills};
 
     #[test]
     fn files_in_memory_are_no_program() {
         let text = "MemTotal:  2000 kB\nAnonPages:        1272 kB\nMapped: 8780 kB\nShmem:                72 kB\n";
         assert_eq!(anonymous(text), Some(1200 << 10));
         assert_eq!(anonymous("MemTotal: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn kills_are_counted_in_both_versions_of_cgroups() {
+        assert_eq!(kills("low 0\nhigh 0\nmax 9\noom 3\noom_kill 2\noom_group_kill 0\n"), Some(2));
+        assert_eq!(kills("oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"), Some(5));
+        assert_eq!(kills("oom_kill_disable 0\nunder_oom 0\n"), None);
     }
 }
