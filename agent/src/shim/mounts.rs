@@ -18,6 +18,12 @@ pub fn keep_to_itself() -> io::Result<()> {
     mount(None, Path::new("/"), None, libc::MS_REC | libc::MS_SLAVE, None)
 }
 
+/// Gives a namespace a path.
+pub fn bind_namespace(namespace: &File, target: &Path) -> io::Result<()> {
+    let source = format!("/proc/self/fd/{}", namespace.as_raw_fd());
+    mount(Some(&source), target, None, libc::MS_BIND, None).map_err(|error| explain(error, target))
+}
+
 /// Makes one mount. Errors name what was to be mounted.
 pub fn make(wanted: &Mount, settings: &Settings, user: Option<&File>) -> io::Result<()> {
     match wanted {

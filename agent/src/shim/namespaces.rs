@@ -1,5 +1,5 @@
-//! The machine's own mount namespace on the host and, for runsc, its user namespace. A process that only sleeps holds
-//! both, so that they outlive a shim that is killed.
+//! The machine's own mount namespace on the host and, for runsc, its user namespace; where it has a network, that too. A
+//! process that only sleeps holds them, so that they outlive a shim that is killed.
 
 use super::identity::Identity;
 use super::mounts;
@@ -29,11 +29,11 @@ pub struct Entry {
 impl Namespaces {
     /// Makes both and everything that is mounted in them.
     pub fn make(settings: &Settings, folder: &Path) -> io::Result<Self> {
-        let user = match settings.uids {
-            Some(uids) => Some(make_user_namespace(uids)?),
+        let made = match settings.uids {
+            Some(uids) => Some(make_user_namespace(uids, settings.network)?),
             None => None,
         };
-        let holder = fork_holder(settings, user.as_ref())?;
+        let holder = fork_holder(settings, folder, made.as_ref())?;
         let identity = Identity::of(holder).ok_or_else(|| io::Error::other("the holder of the namespaces ended"))?;
         identity.write(&folder.join(HOLDER_FILE))?;
         Self::of(holder, settings.user_namespace)
@@ -100,14 +100,29 @@ fn become_root() -> io::Result<()> {
     }
 }
 
+/// By descriptor, before any process stays in them.
+struct Made {
+    user: File,
+    /// Owned by the user namespace: only then may the machine's root do in it what a root does.
+    network: Option<File>,
+}
+
+/// Names of the files in the machine's folder onto which the namespaces are bound, for the container's spec to join.
+const USER_FILE: &str = "userns";
+const NETWORK_FILE: &str = "netns";
+
 /// A user namespace in which ids 0… are those host ids. A child makes it and this process, which may, writes its maps.
-fn make_user_namespace(uids: Uids) -> io::Result<File> {
+fn make_user_namespace(uids: Uids, with_network: bool) -> io::Result<Made> {
     let (ready_read, ready_write) = system::pipe()?;
     let (done_read, done_write) = system::pipe()?;
     let child = fork(|| {
         drop_ends([&ready_read, &done_write]);
+        let network = if with_network { libc::CLONE_NEWNET } else { 0 };
         // SAFETY: takes a number only.
-        check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
+        check(unsafe { libc::unshare(libc::CLONE_NEWUSER | network) })?;
+        if with_network {
+            raise_loopback()?;
+        }
         system::write(ready_write.as_raw_fd(), b"1")?;
         system::read(done_read.as_raw_fd(), &mut [0]).map(drop)
     })?;
@@ -121,7 +136,8 @@ fn make_user_namespace(uids: Uids) -> io::Result<File> {
             let line = format!("0 {} {}\n", uids.base, uids.count);
             fs::write(format!("/proc/{child}/{name}"), line).map_err(|error| explain(error, name))?;
         }
-        File::open(format!("/proc/{child}/ns/user"))
+        let open = |name: &str| File::open(format!("/proc/{child}/ns/{name}"));
+        Ok(Made { user: open("user")?, network: if with_network { Some(open("net")?) } else { None } })
     })();
     drop(done_write);
     wait(child);
@@ -129,10 +145,10 @@ fn make_user_namespace(uids: Uids) -> io::Result<File> {
 }
 
 /// Forks the process that makes the mounts, enters the user namespace, and then sleeps for good.
-fn fork_holder(settings: &Settings, user: Option<&File>) -> io::Result<i32> {
+fn fork_holder(settings: &Settings, folder: &Path, made: Option<&Made>) -> io::Result<i32> {
     let (read, write) = system::pipe()?;
     let holder = fork(|| {
-        if let Err(error) = enter_new(settings, user) {
+        if let Err(error) = enter_new(settings, folder, made) {
             let _ = system::write(write.as_raw_fd(), error.to_string().as_bytes());
             return Err(error);
         }
@@ -150,21 +166,43 @@ fn fork_holder(settings: &Settings, user: Option<&File>) -> io::Result<i32> {
     Err(io::Error::other(String::from_utf8_lossy(&said[..count]).into_owned()))
 }
 
-fn enter_new(settings: &Settings, user: Option<&File>) -> io::Result<()> {
+fn enter_new(settings: &Settings, folder: &Path, made: Option<&Made>) -> io::Result<()> {
     // SAFETY: takes a number only.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
     mounts::keep_to_itself()?;
     for mount in &settings.mounts {
-        mounts::make(mount, settings, user)?;
+        mounts::make(mount, settings, made.map(|made| &made.user))?;
     }
-    if let (true, Some(user)) = (settings.user_namespace, user) {
-        enter(user, libc::CLONE_NEWUSER)?;
+    let Some(made) = made else { return Ok(()) };
+    if let Some(network) = &made.network {
+        mounts::bind_namespace(&made.user, &folder.join(USER_FILE))?;
+        mounts::bind_namespace(network, &folder.join(NETWORK_FILE))?;
+        // So that tools can name the network by this process.
+        enter(network, libc::CLONE_NEWNET)?;
+    }
+    if settings.user_namespace {
+        enter(&made.user, libc::CLONE_NEWUSER)?;
         become_root()?;
         // The runtime mounts too: it needs a mount namespace that this user namespace owns.
         // SAFETY: takes a number only.
         check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
     }
     Ok(())
+}
+
+/// No runtime does it in a namespace that it only joins.
+fn raise_loopback() -> io::Result<()> {
+    // SAFETY: the kernel reads and fills the struct, whose name ends with NUL; the socket is this function's own.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        check(socket)?;
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+        let done = check(libc::ioctl(socket, libc::SIOCSIFFLAGS as _, &raw mut request));
+        libc::close(socket);
+        done
+    }
 }
 
 /// Runs `work` in a child and ends it with 0 or 1.

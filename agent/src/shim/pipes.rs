@@ -1,5 +1,6 @@
-//! The three FIFOs of a machine. Both sides hold them open for reading and writing, each by a description of its own:
-//! so neither sees an end of file or a broken pipe when the other is replaced.
+//! The three FIFOs of a machine, opened by each side for itself. The container can read what it writes to: so it meets no
+//! broken pipe while there is no shim. Its input it can only read: the end of file tells the agent that half a frame
+//! which stands there stays half.
 
 use super::runtime::Streams;
 use crate::system;
@@ -27,9 +28,9 @@ impl Pipes {
     /// Opens `in`, `out` and `err` of a machine's folder.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let pipes = Self {
-            input: open(folder, "in", libc::O_NONBLOCK)?,
-            output: open(folder, "out", libc::O_NONBLOCK)?,
-            errors: open(folder, "err", libc::O_NONBLOCK)?,
+            input: open(folder, "in", true, libc::O_NONBLOCK)?,
+            output: open(folder, "out", true, libc::O_NONBLOCK)?,
+            errors: open(folder, "err", true, libc::O_NONBLOCK)?,
         };
         for pipe in [&pipes.input, &pipes.output] {
             // SAFETY: takes numbers only. A user at the limit of pipe memory keeps the smaller size.
@@ -41,12 +42,16 @@ impl Pipes {
 
 /// Descriptions for a new container: runsc sets O_NONBLOCK on them.
 pub fn for_container(folder: &Path) -> io::Result<Streams> {
-    Ok(Streams { input: open(folder, "in", 0)?, output: open(folder, "out", 0)?, errors: open(folder, "err", 0)? })
+    Ok(Streams {
+        input: open(folder, "in", false, 0)?,
+        output: open(folder, "out", true, 0)?,
+        errors: open(folder, "err", true, 0)?,
+    })
 }
 
-fn open(folder: &Path, name: &str, flags: i32) -> io::Result<File> {
+fn open(folder: &Path, name: &str, writing: bool, flags: i32) -> io::Result<File> {
     let file = folder.join(name);
-    let opened = OpenOptions::new().read(true).write(true).custom_flags(flags | libc::O_NOFOLLOW).open(&file);
+    let opened = OpenOptions::new().read(true).write(writing).custom_flags(flags | libc::O_NOFOLLOW).open(&file);
     opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
 }
 

@@ -2,7 +2,7 @@
 
 use super::runtime;
 use super::settings::RuntimeKind;
-use super::start::merge;
+use super::start::{self, merge};
 use super::state::{Asker, Shim, Waiting};
 use super::{identity, stop};
 use crate::channel::error::RequestError;
@@ -31,6 +31,10 @@ pub fn take(shim: &mut Shim, asker: Asker, head: Value) {
             merge(&mut reply, shim.status());
             shim.answer(asker, &reply);
         }
+        "shim.create" => {
+            start::create(shim);
+            shim.answer(asker, &json!({"ok": true}));
+        }
         "shim.kill" => {
             shim.askers.push(asker);
             kill(shim);
@@ -45,7 +49,8 @@ pub fn take(shim: &mut Shim, asker: Asker, head: Value) {
             }
         }
         other => {
-            let message = format!("received {other:?}, expected shim.status, shim.kill, shim.stop or shim.runtime");
+            let message =
+                format!("received {other:?}, expected shim.status, shim.create, shim.kill, shim.stop or shim.runtime");
             refuse(shim, asker, &RequestError::invalid(message));
         }
     }

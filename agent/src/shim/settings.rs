@@ -115,6 +115,9 @@ pub struct Settings {
     pub uids: Option<Uids>,
     /// Whether the runtime's calls run inside a user namespace of those ids.
     pub user_namespace: bool,
+    /// Whether the machine has a network namespace that is set up from outside before the container is created.
+    #[serde(default)]
+    pub network: bool,
     /// Environment of the runtime's calls.
     pub environ: BTreeMap<String, String>,
     /// How long a machine may take to stop.

@@ -13,16 +13,31 @@ use std::time::{Duration, Instant};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// Makes the namespaces and begins the runtime's `create`. A failure becomes the machine's exit.
+/// Makes the namespaces and begins the runtime's `create`, a machine with a network only when it is told that the network
+/// is set up. A failure becomes the machine's exit.
 pub fn begin(shim: &mut Shim) {
-    if let Err(error) = try_begin(shim) {
+    match Namespaces::make(&shim.settings, &shim.folder) {
+        Ok(spaces) => shim.spaces = Some(spaces),
+        Err(error) => return fail(shim, &error.to_string()),
+    }
+    if !shim.settings.network {
+        create(shim);
+    }
+}
+
+/// The container's turn. Does nothing where it was created before.
+pub fn create(shim: &mut Shim) {
+    if shim.creating.is_some() || shim.sandbox.is_some() || shim.ended.is_some() {
+        return;
+    }
+    if let Err(error) = try_create(shim) {
         fail(shim, &error.to_string());
     }
 }
 
-fn try_begin(shim: &mut Shim) -> io::Result<()> {
+fn try_create(shim: &mut Shim) -> io::Result<()> {
     shim.kills_before = shim.memory_kills();
-    let spaces = shim.spaces.insert(Namespaces::make(&shim.settings, &shim.folder)?);
+    let spaces = shim.spaces.as_ref().ok_or_else(|| io::Error::other("the namespaces are gone"))?;
     let streams = pipes::for_container(&shim.folder)?;
     shim.creating = Some(runtime::create(&shim.settings, spaces, streams)?);
     Ok(())

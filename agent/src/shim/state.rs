@@ -131,6 +131,7 @@ impl Shim {
         let state = match (self.ended, self.started_at) {
             (Some(_), _) => "exited",
             (None, Some(_)) => "running",
+            (None, None) if self.settings.network && self.creating.is_none() && self.sandbox.is_none() => "waiting",
             (None, None) => "starting",
         };
         json!({

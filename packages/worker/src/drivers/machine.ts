@@ -14,8 +14,17 @@ export interface MachineDriver {
   prepare(spec: MachineSpec, signal: AbortSignal): Promise<void>;
   /** Gives a prepared machine the disk of an earlier one, from a file that `saveDisk` wrote. */
   loadDisk(id: string, file: string): Promise<void>;
-  /** Starts a prepared machine; resolves once its agent answers. A failure or an abort removes the machine whole. */
-  launch(id: string, signal?: AbortSignal): Promise<ShimConnection>;
+  /**
+   * Starts a prepared machine; resolves once its agent answers. A failure or an abort removes the machine whole.
+   * `setUpNetwork` is called for a machine with a network before anything of it runs.
+   */
+  launch(
+    id: string,
+    signal?: AbortSignal,
+    setUpNetwork?: (network: MachineNetwork) => Promise<void>,
+  ): Promise<ShimConnection>;
+  /** The network namespace of a launched machine that has one; null without. */
+  findNetwork(id: string): Promise<MachineNetwork | null>;
   /**
    * Takes over a machine that was launched by an earlier server, or whose shim was killed.
    * @throws `machine_unknown` when this host has no such machine
@@ -59,8 +68,16 @@ export interface MachineSpec {
   processes: number;
   /** Variables of programs that are started without any. */
   environ: Readonly<Record<string, string>>;
-  /** `none`: loopback only. `namespace`: joins the network namespace at this path, which another part made. */
-  network: { kind: "none" } | { kind: "namespace"; path: string };
+  /** `none`: loopback only. `own`: a network namespace of its own, owned by its user namespace, which `setUpNetwork` fills. */
+  network: { kind: "none" } | { kind: "own" };
+}
+
+/** A machine's network namespace: loopback is up, everything else is another part's to make. */
+export interface MachineNetwork {
+  /** Of a process in it, as `ip link set … netns <pid>` takes it; it lives as long as the machine. */
+  pid: number;
+  /** For `nsenter --net=`. */
+  path: string;
 }
 
 /** A running machine. */
@@ -78,7 +95,8 @@ export interface ShimConnection {
 }
 
 export interface ShimStatus {
-  state: "starting" | "running" | "exited";
+  /** `waiting`: for its network to be set up. */
+  state: "waiting" | "starting" | "running" | "exited";
   /** Host pid of the sandbox. */
   pid: number | null;
   /** Milliseconds since 1970. */

@@ -29,7 +29,6 @@ export async function checkMachineSpec(spec: MachineSpec): Promise<void> {
     throw invalid(`the variable ${JSON.stringify(name)} has "=" or NUL in its name, or NUL in its value`);
   }
   if (spec.image.kind === "rootfs") await checkFolder(spec.image.folder);
-  if (spec.network.kind === "namespace") checkPath(spec.network.path);
 }
 
 /** mkfs.ext4 needs some room for itself. */

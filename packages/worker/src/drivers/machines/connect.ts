@@ -127,7 +127,7 @@ export function isExit(value: object): value is MachineExit {
 /** @throws when the machine ended instead */
 export async function waitUntilRunning(talk: ShimTalk, status: ShimStatus, signal: AbortSignal): Promise<ShimStatus> {
   let now = status;
-  while (now.state === "starting") {
+  while (now.state === "starting" || now.state === "waiting") {
     const { head } = await talk.next(signal);
     refuseExit(head);
     if (head.event === "shim") now = head as unknown as ShimStatus;

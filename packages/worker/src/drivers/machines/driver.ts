@@ -9,6 +9,7 @@ import type {
   MachineDriver,
   MachineDriverName,
   MachineExit,
+  MachineNetwork,
   MachineProbe,
   MachineSpec,
   SavedDisk,
@@ -24,7 +25,7 @@ import { resumeIfPaused, whilePaused } from "./pause.ts";
 import { AGENT_TARGET } from "./plan.ts";
 import { prepareMachine } from "./prepare.ts";
 import { probeByStarting } from "./probe.ts";
-import { readRecord } from "./record.ts";
+import { readJson, readRecord } from "./record.ts";
 import { removeMachine } from "./remove.ts";
 import { findShim, shimPid, startShim } from "./shim.ts";
 
@@ -71,7 +72,11 @@ export class OciMachineDriver implements MachineDriver {
     await this.#kind.useDisk(folders, record);
   }
 
-  async launch(id: string, signal: AbortSignal = NEVER): Promise<ShimConnection> {
+  async launch(
+    id: string,
+    signal: AbortSignal = NEVER,
+    setUpNetwork?: (network: MachineNetwork) => Promise<void>,
+  ): Promise<ShimConnection> {
     const folders = this.#folders(id);
     if (!existsSync(folders.shimSettings) || existsSync(`${folders.folder}/shim.pid`)) {
       throw unknown(id, "prepared and not launched");
@@ -81,6 +86,7 @@ export class OciMachineDriver implements MachineDriver {
       const child = this.#start(folders, id, false);
       const connected = await connectShim(folders, child, within(signal));
       if (isExit(connected)) throw endedEarly(connected);
+      if (connected.status.state === "waiting") await this.#openNetwork(id, connected.talk, signal, setUpNetwork);
       return await this.#greet(id, connected.talk, connected.status, signal);
     } catch (error) {
       await this.remove(id);
@@ -100,7 +106,16 @@ export class OciMachineDriver implements MachineDriver {
     const connected = await connectShim(folders, child, within(NEVER));
     if (isExit(connected)) return connected;
     if (connected.status.exit !== null) return connected.status.exit;
+    if (connected.status.state === "waiting") return await endWaiting(connected.talk);
     return await this.#greet(id, connected.talk, connected.status, NEVER);
+  }
+
+  async findNetwork(id: string): Promise<MachineNetwork | null> {
+    const folders = this.#folders(id);
+    const record = await readRecord(folders);
+    const holder = await readJson<{ pid: number }>(`${folders.folder}/holder.json`);
+    if (record?.spec.network.kind !== "own" || holder === null) return null;
+    return { pid: holder.pid, path: `/proc/${holder.pid}/ns/net` };
   }
 
   async list(): Promise<string[]> {
@@ -212,6 +227,18 @@ export class OciMachineDriver implements MachineDriver {
     }
   }
 
+  async #openNetwork(
+    id: string,
+    talk: ShimTalk,
+    signal: AbortSignal,
+    setUpNetwork: ((network: MachineNetwork) => Promise<void>) | undefined,
+  ): Promise<void> {
+    const network = await this.findNetwork(id);
+    if (network === null) throw unknown(id, "running");
+    await setUpNetwork?.(network);
+    await talk.ask({ op: "shim.create" }, within(signal), refuseExit);
+  }
+
   #start(folders: MachineFolders, id: string, adopt: boolean): ChildProcess {
     const child = startShim(this.#shim(), folders, adopt);
     this.#children.set(id, child);
@@ -263,6 +290,13 @@ export class OciMachineDriver implements MachineDriver {
 }
 
 const NEVER = new AbortController().signal;
+
+/** Its server died before its network was set up: nothing of it has run. */
+async function endWaiting(talk: ShimTalk): Promise<MachineExit> {
+  const { exit } = await talk.ask({ op: "shim.kill" }, within(NEVER), () => undefined);
+  talk.socket.destroy();
+  return exit as MachineExit;
+}
 
 function within(signal: AbortSignal): AbortSignal {
   return AbortSignal.any([signal, AbortSignal.timeout(ANSWER_LIMIT_MS)]);

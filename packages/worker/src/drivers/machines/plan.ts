@@ -65,8 +65,13 @@ export function machineOciSpec(input: PlanInput, options: SpecOptions): OciSpec 
     oomScoreAdj: OUT_OF_MEMORY_SCORE,
     root: { path: `${folders.folder}/root`, readonly: false },
     hostname: spec.hostname,
-    ...(spec.network.kind === "namespace" ? { networkPath: spec.network.path } : {}),
+    ...(spec.network.kind === "own" ? joined(folders, options.isMapped) : {}),
   });
+}
+
+/** The network belongs to that user namespace; a container in another one could not even mount its sysfs. */
+function joined({ folder }: MachineFolders, isMapped: boolean): { networkPath: string; userPath?: string } {
+  return { networkPath: `${folder}/netns`, ...(isMapped ? { userPath: `${folder}/userns` } : {}) };
 }
 
 /** Read-only; the flags are those the shim's mount has, which a user namespace may not leave out. */

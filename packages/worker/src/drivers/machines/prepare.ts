@@ -78,7 +78,8 @@ async function makeFiles(input: PlanInput, plan: Plan): Promise<void> {
   const files = new Set([`${folder}/agent`, `${folder}/runsc`]);
   for (const path of [`${folder}/system`, folders.bundle, ...targets])
     if (!files.has(path)) await makeFolder(path, 0o711);
-  for (const path of [...files, `${folder}/empty`]) await writeFile(path, "", { flag: "wx", mode: 0o444 });
+  for (const path of [...files, ...["empty", "userns", "netns"].map((name) => `${folder}/${name}`)])
+    await writeFile(path, "", { flag: "wx", mode: 0o444 });
   await makeFolder(folders.runtimeRoot, 0o700);
   await chown(folders.runtimeRoot, firstUid, firstUid);
   const config = `${folders.bundle}/config.json`;
@@ -97,6 +98,7 @@ function shimSettings(input: PlanInput, plan: Plan): object {
     bundle: folders.bundle,
     uids: { base: firstUid, count: UIDS_PER_SLOT },
     user_namespace: plan.userNamespace,
+    network: spec.network.kind === "own",
     environ: { PATH: TOOL_PATH },
     stop_ms: STOP_MS,
     mounts: plan.mounts,

@@ -67,19 +67,15 @@ export interface OciSpecInput {
   hostname?: string;
   /** A network namespace to join; default: one of its own. */
   networkPath?: string;
+  /** A user namespace to join, which has the mappings; default: a new one. */
+  userPath?: string;
 }
 
 /** Composes the spec of one sandbox. Every field is written here; nothing comes from a runtime's template. */
 export function ociSpec(input: OciSpecInput): OciSpec {
   const isMapped = input.uidMappings.length > 0;
-  const types = [
-    "pid",
-    "mount",
-    "ipc",
-    "uts",
-    ...(isMapped ? ["user"] : []),
-    ...(input.cgroupNamespace ? ["cgroup"] : []),
-  ];
+  const types = ["pid", "mount", "ipc", "uts", ...(input.cgroupNamespace ? ["cgroup"] : [])];
+  const user = { type: "user", ...(input.userPath === undefined ? {} : { path: input.userPath }) };
   const network = { type: "network", ...(input.networkPath === undefined ? {} : { path: input.networkPath }) };
   return {
     ociVersion: "1.0.2",
@@ -103,7 +99,7 @@ export function ociSpec(input: OciSpecInput): OciSpec {
     hostname: input.hostname ?? "sandpool",
     mounts: input.mounts,
     linux: {
-      namespaces: [...types.map((type) => ({ type })), network],
+      namespaces: [...(isMapped ? [user] : []), ...types.map((type) => ({ type })), network],
       ...(isMapped ? { uidMappings: input.uidMappings, gidMappings: input.gidMappings } : {}),
       ...(input.cgroupsPath === null
         ? {}

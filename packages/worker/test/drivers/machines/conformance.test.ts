@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import type { MachineExit, ShimConnection } from "../../../src/drivers/machine.ts";
+import { runTool } from "../../../src/host/run.ts";
 import {
   Guest,
   killProcess,
@@ -228,6 +229,30 @@ for (const name of ["namespace", "gvisor"] as const) {
       expect(await other.shell("tail -1 /etc/hosts")).not.toContain("10.0.0.1");
     });
 
+    test("a network of its own is set up before anything runs, and goes with the machine", async () => {
+      const spec = machineSpec({ network: { kind: "own" } });
+      await driver.prepare(spec, signal());
+      const connection = await driver.launch(spec.id, signal(), async ({ pid, path }) => {
+        expect(existsSync(`${machineFolder(host, spec.id)}/sandbox.json`)).toBe(false);
+        const host0 = `spt${process.pid % 100_000}`;
+        await tool("ip", ["link", "add", host0, "type", "veth", "peer", "name", "eth0", "netns", String(pid)]);
+        await tool("nsenter", [`--net=${path}`, "ip", "address", "add", "10.99.0.2/24", "dev", "eth0"]);
+        await tool("nsenter", [`--net=${path}`, "ip", "link", "set", "eth0", "up"]);
+      });
+      const guest = new Guest(connection);
+      expect(await guest.shell("cat /proc/net/dev")).toContain("eth0:");
+      const serve =
+        "import socket; s = socket.create_server(('10.99.0.2', 0)); socket.create_connection(s.getsockname()); print('met')";
+      expect(await guest.run(["/usr/bin/python3", "-c", serve])).toBe("met\n");
+      expect(await driver.findNetwork(spec.id)).toMatchObject({ path: expect.stringContaining("/ns/net") });
+      const failed = machineSpec({ network: { kind: "own" } });
+      await driver.prepare(failed, signal());
+      await expect(driver.launch(failed.id, signal(), () => Promise.reject(new Error("no rules")))).rejects.toThrow(
+        "no rules",
+      );
+      expect(await driver.list()).toEqual([spec.id]);
+    });
+
     test("the last words of the agent and the runtime are kept, at most 256 KiB", async () => {
       const guest = await startGuest(host);
       await guest.shell(
@@ -253,6 +278,11 @@ for (const name of ["namespace", "gvisor"] as const) {
       await expect(driver.adopt(machineSpec().id)).rejects.toMatchObject({ code: "machine_unknown" });
     });
   });
+}
+
+async function tool(file: string, args: string[]): Promise<void> {
+  const { code, stderr } = await runTool(file, args);
+  if (code !== 0) throw new Error(`${file} ${args.join(" ")}: ${stderr}`);
 }
 
 function sandboxUid(pid: number): number {
