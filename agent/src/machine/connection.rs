@@ -24,7 +24,22 @@ pub struct Connection {
     /// Raised with every new connection.
     pub epoch: u32,
     /// No writer is there: the shim was killed. It may come back.
-    retry_at: Option<Instant>,
+    input_retry_at: Option<Instant>,
+    /// No reader is there.
+    output_retry_at: Option<Instant>,
+    /// The input's end was told already.
+    lost: bool,
+}
+
+/// What came of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filled {
+    /// Bytes came.
+    Some,
+    /// Nothing is there.
+    Nothing,
+    /// Nobody writes any more; told once.
+    Lost,
 }
 
 impl Connection {
@@ -36,38 +51,45 @@ impl Connection {
             reader: FrameReader::default(),
             writer: FrameWriter::default(),
             epoch: 0,
-            retry_at: None,
+            input_retry_at: None,
+            output_retry_at: None,
+            lost: false,
         })
     }
 
-    /// Reads what is there; false when there is nothing.
-    pub fn fill(&mut self) -> bool {
+    /// Reads what is there.
+    pub fn fill(&mut self) -> Filled {
         match self.reader.fill(self.input.raw()) {
             Ok(0) => {
                 // Half a frame of a shim that was killed would swallow the next one's first.
                 self.reader = FrameReader::default();
-                self.retry_at = Some(Instant::now() + REOPEN);
-                false
+                self.input_retry_at = Some(Instant::now() + REOPEN);
+                if std::mem::replace(&mut self.lost, true) { Filled::Nothing } else { Filled::Lost }
             }
-            Ok(_) => true,
-            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+            Ok(_) => {
+                self.lost = false;
+                Filled::Some
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Filled::Some,
+            Err(_) => Filled::Nothing,
         }
     }
 
-    /// When an input without a writer is looked at again.
+    /// When a pipe without its other end is looked at again.
     pub fn retry_at(&self) -> Option<Instant> {
-        self.retry_at
+        self.input_retry_at.into_iter().chain(self.output_retry_at).min()
     }
 
-    /// Listens again once that moment has come.
+    /// Tries again once that moment has come.
     pub fn reopen(&mut self, now: Instant) {
-        self.retry_at = self.retry_at.filter(|&at| at > now);
+        self.input_retry_at = self.input_retry_at.filter(|&at| at > now);
+        self.output_retry_at = self.output_retry_at.filter(|&at| at > now);
     }
 
     /// Waits for what can be done now.
     pub fn watch(&mut self) {
-        self.input.want(self.retry_at.is_none(), false);
-        let waiting = !self.writer.is_empty();
+        self.input.want(self.input_retry_at.is_none(), false);
+        let waiting = !self.writer.is_empty() && self.output_retry_at.is_none();
         self.output.want(false, waiting);
     }
 
@@ -85,15 +107,18 @@ impl Connection {
         }
     }
 
-    /// Writes what the pipe takes; true when nothing waits.
+    /// Writes what the pipe takes; true when nothing waits. Where nobody reads, everything waits for who comes next: a
+    /// frame that was begun has to be ended, or it would swallow the first bytes of another.
     pub fn flush(&mut self) -> bool {
+        if self.output_retry_at.is_some() {
+            return self.writer.is_empty();
+        }
         match self.writer.flush(self.output.raw()) {
             Ok(all) => all,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => false,
             Err(_) => {
-                // Nobody reads. What was said to the connection before is of no use to the next one.
-                self.writer = FrameWriter::default();
-                true
+                self.output_retry_at = Some(Instant::now() + REOPEN);
+                false
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Which request goes where.
 
+use super::connection::Filled;
 use super::run::{Answered, Machine, Ticket};
 use super::streams::End;
 use crate::channel::error::RequestError;
@@ -43,8 +44,13 @@ impl Machine {
     pub(super) fn receive(&mut self) {
         let mut body = Vec::new();
         for _ in 0..READS {
-            if !self.connection.fill() {
-                return;
+            match self.connection.fill() {
+                Filled::Some => {}
+                Filled::Nothing => return,
+                Filled::Lost => {
+                    self.new_connection();
+                    return;
+                }
             }
             while let Some(frame) = self.connection.reader.next_frame() {
                 let head = self.connection.reader.bytes(&frame.head).to_vec();
