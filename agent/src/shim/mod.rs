@@ -3,7 +3,7 @@
 
 mod connection;
 pub mod enter;
-mod frames;
+pub mod frames;
 mod identity;
 mod leftovers;
 mod mounts;

@@ -5,9 +5,13 @@ import type { MachineSpec } from "../machine.ts";
 
 const ID = /^m[0-9a-z]{20}$/;
 
+export function isMachineId(text: string): boolean {
+  return ID.test(text);
+}
+
 /** Also an argument of the runtime's command line, a folder and a cgroup: nothing that could be an option or a path. */
 export function checkMachineId(id: string): void {
-  if (!ID.test(id)) throw invalid(`the machine id ${JSON.stringify(id)} is not "m" and 20 characters of 0-9a-z`);
+  if (!isMachineId(id)) throw invalid(`the machine id ${JSON.stringify(id)} is not "m" and 20 characters of 0-9a-z`);
 }
 
 /** Checks a spec once, before anything is made. Past it, code trusts the fields. */

@@ -15,7 +15,7 @@ import type {
   SavedDisk,
   ShimConnection,
 } from "../machine.ts";
-import { checkMachineId, checkMachineSpec } from "./check.ts";
+import { checkMachineId, checkMachineSpec, isMachineId } from "./check.ts";
 import { connectShim, endedEarly, isExit, refuseExit, type ShimTalk, waitUntilRunning } from "./connect.ts";
 import { keepTar, unpackTar } from "./disk.ts";
 import { type MachineFolders, machineFolders } from "./folders.ts";
@@ -119,10 +119,12 @@ export class OciMachineDriver implements MachineDriver {
   }
 
   async list(): Promise<string[]> {
-    const names = await readdir(this.#host.machines).catch(() => []);
-    const ids: string[] = [];
-    for (const name of names) if ((await readRecord(machineFolders(this.#dataDir, name))) !== null) ids.push(name);
-    return ids;
+    const running = await readdir(this.#host.machines).catch(() => []);
+    const kept = await readdir(`${this.#dataDir}/machines`).catch(() => []);
+    const ids = new Set(running.filter(isMachineId));
+    // After a boot only the disk is left.
+    for (const id of kept.filter(isMachineId)) if (existsSync(machineFolders(this.#dataDir, id).layer)) ids.add(id);
+    return [...ids];
   }
 
   async saveDisk(id: string, file: string): Promise<SavedDisk> {

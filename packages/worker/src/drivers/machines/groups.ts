@@ -40,10 +40,11 @@ export async function makeMachineGroups(
   return { path, processPath, folders, memoryFolder: memory === undefined ? null : memory + path };
 }
 
-export async function removeMachineGroups(key: string, path: string): Promise<string[]> {
+/** Also of a machine whose making was cut off. Returns what could not be removed. */
+export async function removeMachineGroups(key: string, id: string): Promise<string[]> {
   const hierarchy = detectCgroups();
   if (hierarchy === null) return [];
-  const left = await removeGroups(hierarchy, path);
+  const left = await removeGroups(hierarchy, `${serverGroup(key)}/${id}`);
   await removeServerGroup(hierarchy, serverGroup(key));
   return left;
 }

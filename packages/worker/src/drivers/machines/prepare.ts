@@ -35,11 +35,10 @@ export async function prepareMachine(input: PrepareInput): Promise<void> {
   await takeId(host, folders, spec.id);
   const slot = await claimUidSlot(host.uids, { process: ownIdentity(), key: host.key, sandboxId: spec.id });
   const { firstUid } = slot;
-  const record: MachineRecord = { spec, firstUid, slot: slot.slot, groupPath: null };
+  const record: MachineRecord = { spec, firstUid, slot: slot.slot };
   await writeJson(folders.record, record);
   signal.throwIfAborted();
   const groups = await makeMachineGroups(host.key, spec, kind.hostProcesses(spec.processes));
-  await writeJson(folders.record, { ...record, groupPath: groups?.path ?? null });
   signal.throwIfAborted();
   await makeData(folders);
   await kind.makeLayer(folders, spec, firstUid);

@@ -8,8 +8,6 @@ export interface MachineRecord {
   /** Of the host uid range. */
   firstUid: number;
   slot: number;
-  /** Below each controller's root; null without cgroups. */
-  groupPath: string | null;
 }
 
 export async function readRecord(folders: MachineFolders): Promise<MachineRecord | null> {

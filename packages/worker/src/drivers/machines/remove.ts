@@ -10,7 +10,6 @@ import { DriverError } from "../driver.ts";
 import { connectShim, isExit, readExit } from "./connect.ts";
 import type { MachineFolders } from "./folders.ts";
 import { removeMachineGroups } from "./groups.ts";
-import { readRecord } from "./record.ts";
 import { shimPid, startShim } from "./shim.ts";
 
 const KILL_LIMIT_MS = 30_000;
@@ -28,11 +27,10 @@ export async function removeMachine(
   shim: string | null,
   child: ChildProcess | null,
 ): Promise<void> {
-  const record = await readRecord(folders);
   if (existsSync(folders.shimSettings)) await endMachine(folders, shim, child);
   const slots = await slotsOf(host, id);
   const left = slots.flatMap((slot) => livingPids(slot).map((pid) => `process ${pid}`));
-  if (record?.groupPath) left.push(...(await removeMachineGroups(host.key, record.groupPath)));
+  left.push(...(await removeMachineGroups(host.key, id)));
   if (left.length > 0) {
     throw new DriverError(
       "sandbox_cleanup_failed",

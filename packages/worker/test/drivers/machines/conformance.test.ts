@@ -1,12 +1,20 @@
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import type { MachineExit, ShimConnection } from "../../../src/drivers/machine.ts";
+import { detectCgroups } from "../../../src/host/cgroups/detect.ts";
+import { limitMemory } from "../../../src/host/cgroups/limit.ts";
+import { hostFolders } from "../../../src/host/folders.ts";
 import { runTool } from "../../../src/host/run.ts";
 import {
   Guest,
   killProcess,
   LIMIT_MS,
+  type MachineHost,
   machineFolder,
   machineLeftovers,
   machineSpec,
@@ -166,6 +174,57 @@ for (const name of ["namespace", "gvisor"] as const) {
       }
     });
 
+    test("a shim or a server killed at any moment of the start leaves what remove removes, or a machine that runs", async () => {
+      for (const ms of [0, 10, 30, 60, 100, 150]) {
+        const spec = machineSpec();
+        await driver.prepare(spec, signal());
+        const launched = driver.launch(spec.id).then(
+          () => "ran",
+          () => "failed",
+        );
+        await sleep(ms);
+        const pid = readPid(host, spec.id);
+        if (pid !== null) await killProcess(pid).catch(() => undefined);
+        expect(["ran", "failed"]).toContain(await launched);
+        await driver.remove(spec.id);
+        expect({ ms, left: await machineLeftovers(host) }).toEqual({ ms, left: [] });
+      }
+      const fixture = fileURLToPath(new URL("launch-machine.ts", import.meta.url));
+      for (const ms of [0, 20, 60, 120, 240, 480]) {
+        const { id } = machineSpec();
+        const server = spawn(process.execPath, [fixture, name, host.dataDir, id], {
+          stdio: ["ignore", "pipe", "inherit"],
+        });
+        await once(server.stdout, "data");
+        await sleep(ms);
+        server.kill("SIGKILL");
+        await once(server, "exit");
+        const next = host.restart();
+        if ((await next.list()).includes(id)) await next.adopt(id).catch(() => undefined);
+        for (const left of await next.list()) await next.remove(left);
+        expect({ ms, left: await machineLeftovers(host) }).toEqual({ ms, left: [] });
+      }
+    });
+
+    test("a sandbox that the host ends for lack of memory says so", async () => {
+      const guest = await startGuest(host);
+      const { memory } = detectCgroups()?.controllers ?? {};
+      expect(memory).toBeDefined();
+      const folder = `${memory}/sandpool-${hostFolders(host.dataDir).key}/${guest.id}`;
+      const used = Number(
+        readFileSync(
+          `${folder}/${existsSync(`${folder}/memory.max`) ? "memory.current" : "memory.usage_in_bytes"}`,
+          "utf8",
+        ),
+      );
+      await limitMemory(detectCgroups()?.version ?? 1, folder, used + 8 * 2 ** 20);
+      const filler = "blocks = [bytearray(2**20) for _ in range(200)]; print(len(blocks))";
+      const outcome = guest.run(["/usr/bin/python3", "-c", filler]).catch(() => "lost");
+      // Under an ordinary kernel it ends the program; the machine lives on.
+      if (name === "namespace") expect(await outcome).toBe("");
+      else expect(await guest.exited).toMatchObject({ started: true, oom_killed: true });
+    });
+
     test("a disk has its size and no byte more, and comes back in the next sandbox", async () => {
       const guest = await startGuest(host);
       const filled = await guest.shell("dd if=/dev/zero of=/var/fill bs=1M 2>&1; stat -c %s /var/fill; rm /var/fill");
@@ -278,6 +337,14 @@ for (const name of ["namespace", "gvisor"] as const) {
       await expect(driver.adopt(machineSpec().id)).rejects.toMatchObject({ code: "machine_unknown" });
     });
   });
+}
+
+function readPid(host: MachineHost, id: string): number | null {
+  try {
+    return pidOf(host, id, "shim.pid");
+  } catch {
+    return null;
+  }
 }
 
 async function tool(file: string, args: string[]): Promise<void> {
