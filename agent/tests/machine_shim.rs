@@ -29,6 +29,8 @@ impl Drop for Machine {
 impl Machine {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("sandpool-machine-fifo-{}-{name}", std::process::id()));
+        // Of an earlier run with the same number that was killed.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("a folder");
         for fifo in ["in", "out"] {
             let made = Command::new("mkfifo").arg(folder.join(fifo)).status().expect("mkfifo");
