@@ -1,4 +1,5 @@
 import { type Capabilities, VERSION } from "@sandpool/protocol";
+import { reportRunsc } from "./drivers/gvisor/find.ts";
 import { type HostReport, probeHost } from "./host/probe.ts";
 import { findUv } from "./layers/uv.ts";
 import type { WorkerLimits } from "./pools/limits.ts";
@@ -9,7 +10,11 @@ export async function describeCapabilities(
   agentPath: string | null,
   limits: WorkerLimits,
 ): Promise<Capabilities> {
-  const [report, uv] = await Promise.all([probeHost(dataDir, agentPath), findUv().catch(() => null)]);
+  const [report, uv, runsc] = await Promise.all([
+    probeHost(dataDir, agentPath),
+    findUv().catch(() => null),
+    reportRunsc(),
+  ]);
   return {
     version: VERSION,
     node: process.version,
@@ -35,13 +40,16 @@ export async function describeCapabilities(
       details: { mode: driver.mode, row_memory: driver.rowMemory, runtime: driver.runtime, warnings: driver.warnings },
     })),
     limits: { ...hostLimits(report), details: { pools: poolLimits(limits) } },
-    tools: report.tools.map((tool) => ({
-      name: tool.name,
-      path: tool.name === "uv" ? (uv?.path ?? tool.path) : tool.path,
-      version: tool.name === "uv" ? (uv?.version ?? tool.version) : tool.version,
-      needed_for: neededFor[tool.name],
-      hint: tool.name === "uv" && uv !== null ? null : tool.install,
-    })),
+    tools: [
+      ...report.tools.map((tool) => ({
+        name: tool.name,
+        path: tool.name === "uv" ? (uv?.path ?? tool.path) : tool.path,
+        version: tool.name === "uv" ? (uv?.version ?? tool.version) : tool.version,
+        needed_for: neededFor[tool.name],
+        hint: tool.name === "uv" && uv !== null ? null : tool.install,
+      })),
+      { ...runsc, needed_for: "machines of the gvisor driver" },
+    ],
   };
 }
 

@@ -32,11 +32,24 @@ export async function detectRunsc(): Promise<MachineRuntime | { reason: string; 
   if (process.geteuid?.() !== 0) {
     return { reason: "machines need root for host uids of their own", hint: "start the server as root" };
   }
-  const path = findRunsc();
+  const { path, version, hint } = await reportRunsc();
   if (path === null) return { reason: "runsc is not installed", hint: RUNSC_HINT };
-  const { code, stdout, stderr } = await runTool(path, ["--version"]);
-  if (code !== 0) return { reason: `${path} does not run: ${stderr.trim().slice(0, 300)}`, hint: RUNSC_HINT };
+  if (version === null) return { reason: `${path} does not run`, hint: hint ?? RUNSC_HINT };
+  return { name: "runsc", path, version, warnings: [] };
+}
+
+/** For `sandpool doctor`: where it is, or how to get it. */
+export async function reportRunsc(): Promise<{
+  name: "runsc";
+  path: string | null;
+  version: string | null;
+  hint: string | null;
+}> {
+  const path = findRunsc();
+  if (path === null) return { name: "runsc", path, version: null, hint: RUNSC_HINT };
+  const { code, stdout } = await runTool(path, ["--version"]);
+  if (code !== 0) return { name: "runsc", path, version: null, hint: RUNSC_HINT };
   const said = stdout.match(/runsc version (\S+)/)?.[1] ?? "unknown";
   // A build by `go install` knows no version of its own.
-  return { name: "runsc", path, version: said === "VERSION_MISSING" ? PINNED_RUNSC : said, warnings: [] };
+  return { name: "runsc", path, version: said === "VERSION_MISSING" ? PINNED_RUNSC : said, hint: null };
 }
