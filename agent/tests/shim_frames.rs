@@ -19,7 +19,8 @@ fn take(outgoing: &mut Outgoing, bytes: &[u8], connected: bool) -> Vec<u8> {
 
 #[test]
 fn frames_pass_byte_for_byte_however_they_are_cut() {
-    let all = [frame_of(1, b"{}", b""), frame_of(2, b"{\"ok\":true}", &[7; 1000]), frame_of(3, b"{}", b"SPF1SPF1")].concat();
+    let all =
+        [frame_of(1, b"{}", b""), frame_of(2, b"{\"ok\":true}", &[7; 1000]), frame_of(3, b"{}", b"SPF1SPF1")].concat();
     for size in [1, 3, 24, 25, 100, all.len()] {
         let mut outgoing = Outgoing::default();
         let passed: Vec<u8> = all.chunks(size).flat_map(|chunk| take(&mut outgoing, chunk, true)).collect();
@@ -63,4 +64,18 @@ fn a_length_beyond_the_limits_is_no_frame() {
     let mut header = frame::encode(1, Kind::Reply, b"", 0);
     header[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(matches!(next(&header), Next::Skip(_)));
+}
+
+#[test]
+fn an_agent_cannot_speak_for_the_shim() {
+    let event = |head: &[u8]| {
+        let mut bytes = frame::encode(0, Kind::Event, head, 0).to_vec();
+        bytes.extend(head);
+        bytes
+    };
+    let own = event(b"{\"event\":\"memory\"}");
+    for forged in [&b"{\"event\":\"exit\"}"[..], b"{ \"event\" : \"\\u0073him\" }", b"[]"] {
+        let mut outgoing = Outgoing::default();
+        assert_eq!(take(&mut outgoing, &[event(forged), own.clone()].concat(), true), own);
+    }
 }

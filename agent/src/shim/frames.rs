@@ -1,6 +1,6 @@
 //! Finds where frames end, no more.
 
-use crate::channel::frame::{self, HEADER_BYTES, MAGIC};
+use crate::channel::frame::{self, HEADER_BYTES, Kind, MAGIC};
 
 /// What stands at the beginning of some bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +39,17 @@ fn to_next_magic(bytes: &[u8]) -> usize {
     found.map_or(bytes.len() - (MAGIC.len() - 1), |at| at + 1)
 }
 
+/// Only the shim tells of itself and of the exit: an agent in a hostile machine may say what it likes.
+fn claims_to_be_ours(kind: u16, head: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Event {
+        event: Option<String>,
+    }
+    kind == Kind::Event as u16
+        && serde_json::from_slice(head)
+            .map_or(true, |head: Event| matches!(head.event.as_deref(), Some("shim" | "exit")))
+}
+
 /// The agent's frames on their way to the connection. A body goes on as it comes, so that a hostile agent cannot
 /// make the shim hold it; a frame that began under another connection is dropped to its end.
 #[derive(Debug, Default)]
@@ -70,9 +81,9 @@ impl Outgoing {
             match next(rest) {
                 Next::Skip(count) => at += count,
                 Next::Incomplete => break,
-                Next::Frame { start_bytes, body_bytes, .. } => {
-                    self.passing = connected;
-                    if connected {
+                Next::Frame { kind, start_bytes, body_bytes, .. } => {
+                    self.passing = connected && !claims_to_be_ours(kind, &rest[HEADER_BYTES..start_bytes]);
+                    if self.passing {
                         to.extend_from_slice(&rest[..start_bytes]);
                     }
                     self.body_left = body_bytes;

@@ -33,9 +33,10 @@ impl Namespaces {
             Some(uids) => Some(make_user_namespace(uids, settings.network)?),
             None => None,
         };
-        let holder = fork_holder(settings, folder, made.as_ref())?;
+        let (holder, registered) = fork_holder(settings, folder, made.as_ref())?;
         let identity = Identity::of(holder).ok_or_else(|| io::Error::other("the holder of the namespaces ended"))?;
         identity.write(&folder.join(HOLDER_FILE))?;
+        system::write(registered.as_raw_fd(), b"1")?;
         Self::of(holder, settings.user_namespace)
     }
 
@@ -144,15 +145,27 @@ fn make_user_namespace(uids: Uids, with_network: bool) -> io::Result<Made> {
     made
 }
 
-/// Forks the process that makes the mounts, enters the user namespace, and then sleeps for good.
-fn fork_holder(settings: &Settings, folder: &Path, made: Option<&Made>) -> io::Result<i32> {
+/// Forks the process that makes the mounts, enters the user namespace, and then sleeps for good. Until it is told through
+/// the returned pipe that its file was written it ends with this process: nobody else could find it.
+fn fork_holder(settings: &Settings, folder: &Path, made: Option<&Made>) -> io::Result<(i32, OwnedFd)> {
     let (read, write) = system::pipe()?;
+    let (wait_read, wait_write) = system::pipe()?;
+    let shim = std::process::id();
     let holder = fork(|| {
+        drop_ends([&read, &wait_write]);
+        die_with(shim)?;
         if let Err(error) = enter_new(settings, folder, made) {
             let _ = system::write(write.as_raw_fd(), error.to_string().as_bytes());
             return Err(error);
         }
+        // Where it took other ids the kernel has forgotten.
+        die_with(0)?;
         system::write(write.as_raw_fd(), b"\0")?;
+        if system::read(wait_read.as_raw_fd(), &mut [0])? == 0 {
+            return Err(io::Error::other("the shim has ended"));
+        }
+        // SAFETY: takes numbers only.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
         close_all();
         sleep_for_good()
     })?;
@@ -160,7 +173,7 @@ fn fork_holder(settings: &Settings, folder: &Path, made: Option<&Made>) -> io::R
     let mut said = [0; 1024];
     let count = system::read(read.as_raw_fd(), &mut said)?;
     if count == 1 && said[0] == 0 {
-        return Ok(holder);
+        return Ok((holder, wait_write));
     }
     wait(holder);
     Err(io::Error::other(String::from_utf8_lossy(&said[..count]).into_owned()))
@@ -218,6 +231,18 @@ fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
     let code = i32::from(work().is_err());
     // SAFETY: ends this process without the parent's exit handlers.
     unsafe { libc::_exit(code) }
+}
+
+/// SIGKILL when the parent ends. `parent`: its number, 0 where it may have become invisible.
+pub(super) fn die_with(parent: u32) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        if parent != 0 && libc::getppid() as u32 != parent {
+            return Err(io::Error::other("the shim has ended"));
+        }
+    }
+    Ok(())
 }
 
 fn drop_ends(ends: [&OwnedFd; 2]) {

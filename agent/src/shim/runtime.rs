@@ -1,6 +1,6 @@
 //! Calls of the OCI runtime, each inside the machine's namespaces.
 
-use super::namespaces::Namespaces;
+use super::namespaces::{Namespaces, die_with};
 use super::settings::{RuntimeKind, Settings};
 use crate::system;
 use std::fs::File;
@@ -40,7 +40,7 @@ pub struct Streams {
 
 /// Creates the container; its first process waits for `start`.
 pub fn create(settings: &Settings, spaces: &Namespaces, streams: Streams) -> io::Result<Child> {
-    let mut command = command(settings, spaces, true)?;
+    let mut command = command(settings, spaces, true, true)?;
     command.arg("create").arg("--bundle").arg(&settings.bundle);
     command.arg("--pid-file").arg(pid_file(settings)).arg(&settings.id);
     command.stdin(streams.input).stdout(streams.output).stderr(streams.errors);
@@ -51,7 +51,7 @@ pub fn create(settings: &Settings, spaces: &Namespaces, streams: Streams) -> io:
 pub fn call(settings: &Settings, spaces: &Namespaces, arguments: &[String]) -> io::Result<Call> {
     let (stdout, stderr) = (memory_file()?, memory_file()?);
     let makes_sandbox = matches!(arguments.first().map(String::as_str), Some("create" | "restore" | "run"));
-    let mut command = command(settings, spaces, makes_sandbox)?;
+    let mut command = command(settings, spaces, makes_sandbox, true)?;
     command.args(arguments).stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
     Ok(Call { child: command.spawn()?, stdout, stderr })
 }
@@ -63,11 +63,11 @@ pub fn pid_file(settings: &Settings) -> PathBuf {
 
 /// A call that takes this process's place and its descriptors.
 pub fn in_place(settings: &Settings, spaces: &Namespaces) -> io::Result<Command> {
-    command(settings, spaces, false)
+    command(settings, spaces, false, false)
 }
 
 /// `into_groups`: what the call leaves behind belongs to the machine's cgroups. runc puts the container there itself.
-fn command(settings: &Settings, spaces: &Namespaces, into_groups: bool) -> io::Result<Command> {
+fn command(settings: &Settings, spaces: &Namespaces, into_groups: bool, with_shim: bool) -> io::Result<Command> {
     let runtime = &settings.runtime;
     // Found after the namespaces were entered: what root of the user namespace may not reach was bound for it.
     let mut command = Command::new(&runtime.path);
@@ -84,7 +84,9 @@ fn command(settings: &Settings, spaces: &Namespaces, into_groups: bool) -> io::R
         for group in &groups {
             system::write(group.as_raw_fd(), b"0")?;
         }
-        entry.enter()
+        entry.enter()?;
+        // Last: taking other ids clears it. A call that outlived a killed shim would go on making what nobody looks for.
+        if with_shim { die_with(0) } else { Ok(()) }
     };
     // SAFETY: the closure makes plain system calls on descriptors that were opened before.
     unsafe { command.pre_exec(prepare) };

@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 /// With so much under way to a side, nothing more is read from the other.
 const QUEUE_LIMIT_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 256 << 10;
+/// Reads of one descriptor in a turn: a flood must not keep the others waiting.
+const READS: usize = 8;
+/// More than a pipe holds.
+const LAST_READS: usize = 64;
 /// How long a connection may take to read the last frames.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -23,7 +27,7 @@ pub fn run(shim: &mut Shim) -> io::Result<()> {
         turn(shim, None)?;
     }
     let ended = shim.ended.unwrap_or_default();
-    read_agent(shim, usize::MAX);
+    read_agent(shim, usize::MAX, LAST_READS);
     read_errors(shim);
     stop::finish(shim, ended);
     let until = Instant::now() + FAREWELL;
@@ -59,7 +63,7 @@ fn turn(shim: &mut Shim, until: Option<Instant>) -> io::Result<()> {
         read_errors(shim);
     }
     if ready(shim.pipes.output.as_raw_fd()) {
-        read_agent(shim, QUEUE_LIMIT_BYTES);
+        read_agent(shim, QUEUE_LIMIT_BYTES, READS);
     }
     write_all(shim);
     keep_time(shim);
@@ -212,9 +216,9 @@ fn read_connection(shim: &mut Shim) {
 }
 
 /// Takes what the agent has said, as long as the connection's queue is below the limit.
-fn read_agent(shim: &mut Shim, limit: usize) {
+fn read_agent(shim: &mut Shim, limit: usize, reads: usize) {
     let mut bytes = Vec::with_capacity(READ_BYTES);
-    loop {
+    for _ in 0..reads {
         if shim.connection.as_ref().is_some_and(|connection| connection.queue.len() >= limit) {
             return;
         }
@@ -235,8 +239,11 @@ fn read_agent(shim: &mut Shim, limit: usize) {
 /// Into the ring.
 pub fn read_errors(shim: &mut Shim) {
     let mut bytes = [0; 16 << 10];
-    while let Ok(count @ 1..) = system::read(shim.pipes.errors.as_raw_fd(), &mut bytes) {
-        shim.ring.write(&bytes[..count]);
+    for _ in 0..READS {
+        match system::read(shim.pipes.errors.as_raw_fd(), &mut bytes) {
+            Ok(count @ 1..) => shim.ring.write(&bytes[..count]),
+            _ => return,
+        }
     }
 }
 

@@ -40,6 +40,7 @@ export class OciMachineDriver implements MachineDriver {
   readonly #host: HostFolders;
   readonly #shared: { hostImage: string; mountPoints: string };
   readonly #agentPath: string | null;
+  readonly #warn: (message: string) => void;
   #ready: Promise<MachineRuntime> | null = null;
   #probed: Promise<MachineProbe> | null = null;
   /** Shims that this process has just started. */
@@ -53,6 +54,7 @@ export class OciMachineDriver implements MachineDriver {
     this.#host = hostFolders(options.dataDir);
     this.#shared = { hostImage: `${this.#host.own}/host-image`, mountPoints: `${this.#host.own}/mount-points` };
     this.#agentPath = options.agentPath;
+    this.#warn = options.warn ?? ((): void => undefined);
   }
 
   probeMachines(): Promise<MachineProbe> {
@@ -89,7 +91,7 @@ export class OciMachineDriver implements MachineDriver {
       if (connected.status.state === "waiting") await this.#openNetwork(id, connected.talk, signal, setUpNetwork);
       return await this.#greet(id, connected.talk, connected.status, signal);
     } catch (error) {
-      await this.remove(id);
+      await this.#rollBack(id);
       throw error;
     }
   }
@@ -179,9 +181,14 @@ export class OciMachineDriver implements MachineDriver {
       });
       signal.throwIfAborted();
     } catch (error) {
-      await this.remove(spec.id);
+      await this.#rollBack(spec.id);
       throw error;
     }
+  }
+
+  /** The failure that led to it is the one to be told. */
+  async #rollBack(id: string): Promise<void> {
+    await this.remove(id).catch((failure: Error) => this.#warn(failure.message));
   }
 
   /** Starts a machine whose program is not the agent, and tells how it ended. */

@@ -31,7 +31,7 @@ export async function makeMachineGroups(
     processes,
     cpuShares: Math.min(262_144, Math.max(2, Math.round(1024 * spec.vcpu))),
   };
-  const { path, processPath } = await makeShardGroups(hierarchy, key, spec.id, limits, null);
+  const { path, processPath } = await makeBeside(() => makeShardGroups(hierarchy, key, spec.id, limits, null));
   await limitProcessor(hierarchy, path, spec.vcpu);
   const roots = [...new Set(Object.values(hierarchy.controllers))];
   const folders = roots.map((root) => root + processPath);
@@ -40,13 +40,29 @@ export async function makeMachineGroups(
   return { path, processPath, folders, memoryFolder: memory === undefined ? null : memory + path };
 }
 
-/** Also of a machine whose making was cut off. Returns what could not be removed. */
-export async function removeMachineGroups(key: string, id: string): Promise<string[]> {
+/**
+ * Also of a machine whose making was cut off.
+ * @param isShared whether anything else may be in the server's group
+ * @returns what could not be removed
+ */
+export async function removeMachineGroups(key: string, id: string, isShared: boolean): Promise<string[]> {
   const hierarchy = detectCgroups();
   if (hierarchy === null) return [];
   const left = await removeGroups(hierarchy, `${serverGroup(key)}/${id}`);
-  await removeServerGroup(hierarchy, serverGroup(key));
+  if (!isShared) await removeServerGroup(hierarchy, serverGroup(key));
   return left;
+}
+
+/** The last machine or pool that goes takes the server's group along, perhaps just now. */
+async function makeBeside<Groups>(make: () => Promise<Groups>): Promise<Groups> {
+  for (let again = 2; ; again -= 1) {
+    try {
+      return await make();
+    } catch (error) {
+      const { code } = ((error as Error).cause ?? error) as NodeJS.ErrnoException;
+      if (code !== "ENOENT" || again === 0) throw error;
+    }
+  }
 }
 
 async function limitProcessor(hierarchy: CgroupHierarchy, path: string, vcpu: number): Promise<void> {

@@ -12,7 +12,9 @@ import type { MachineFolders } from "./folders.ts";
 import { removeMachineGroups } from "./groups.ts";
 import { shimPid, startShim } from "./shim.ts";
 
-const KILL_LIMIT_MS = 30_000;
+const KILL_LIMIT_MS = 120_000;
+/** The shim's own limits for deleting and killing add up to less. */
+const ANSWER_LIMIT_MS = 25_000;
 const LEAVE_LIMIT_MS = 5_000;
 const POLL_MS = 5;
 
@@ -28,9 +30,10 @@ export async function removeMachine(
   child: ChildProcess | null,
 ): Promise<void> {
   if (existsSync(folders.shimSettings)) await endMachine(folders, shim, child);
-  const slots = await slotsOf(host, id);
+  const claims = await claimsOf(host, id);
+  const slots = claims.filter((name) => /^\d+$/.test(name)).map(Number);
   const left = slots.flatMap((slot) => livingPids(slot).map((pid) => `process ${pid}`));
-  left.push(...(await removeMachineGroups(host.key, id)));
+  left.push(...(await removeMachineGroups(host.key, id, await holdsOthers(host, id))));
   if (left.length > 0) {
     throw new DriverError(
       "sandbox_cleanup_failed",
@@ -44,10 +47,15 @@ export async function removeMachine(
   // A saved disk may lie in it, which is the caller's.
   await rmdir(folders.data).catch(() => undefined);
   await removeTree(folders.folder);
-  for (const slot of slots) await unlink(`${host.uids}/${slot}`).catch(() => undefined);
+  for (const name of claims) await unlink(`${host.uids}/${name}`).catch(() => undefined);
 }
 
-/** Has the shim kill everything, or one that adopts where none runs. */
+async function holdsOthers(host: HostFolders, id: string): Promise<boolean> {
+  const held = await Promise.all([host.machines, host.sandboxes].map((path) => readdir(path).catch(() => [])));
+  return held.flat().some((name) => name !== id);
+}
+
+/** Has the shim kill everything, or one that adopts where none runs; a shim that does not answer is killed first. */
 async function endMachine(folders: MachineFolders, shim: string | null, started: ChildProcess | null): Promise<void> {
   let child = started;
   const signal = AbortSignal.timeout(KILL_LIMIT_MS);
@@ -60,7 +68,9 @@ async function endMachine(folders: MachineFolders, shim: string | null, started:
         throw new DriverError("driver_unavailable", "the shim's binary was not found", "build the agent");
       child = startShim(shim, folders, true);
     }
-    await askToKill(folders, child, signal);
+    await askToKill(folders, child, AbortSignal.any([signal, AbortSignal.timeout(ANSWER_LIMIT_MS)]));
+    const silent = (await readExit(folders)) === null ? await shimPid(folders) : null;
+    if (silent !== null) process.kill(silent, "SIGKILL");
   }
   await waitUntilLeft(folders);
 }
@@ -91,13 +101,12 @@ function livingPids(slot: number): number[] {
   });
 }
 
-/** By their owner, not by the record: that may have been cut off, and a range may have gone to somebody else after a crash. */
-async function slotsOf(host: HostFolders, id: string): Promise<number[]> {
-  const found: number[] = [];
+/** By their owner, not by the record: that may have been cut off, and a range may have gone to somebody else after a crash. Drafts too. */
+async function claimsOf(host: HostFolders, id: string): Promise<string[]> {
+  const found: string[] = [];
   for (const name of await readdir(host.uids).catch(() => [])) {
-    if (!/^\d+$/.test(name)) continue;
     const owner = await readSlotOwner(`${host.uids}/${name}`);
-    if (owner?.key === host.key && owner.sandboxId === id) found.push(Number(name));
+    if (owner?.key === host.key && owner.sandboxId === id) found.push(name);
   }
   return found;
 }

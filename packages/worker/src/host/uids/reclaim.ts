@@ -13,9 +13,11 @@ export async function reclaimStaleSlots(folder: string, wanted: (owner: SlotOwne
   return await withHostLock("uids", async () => {
     const stale: number[] = [];
     for (const name of await readdir(folder)) {
-      if (!/^\d+$/.test(name)) continue;
       const owner = await readSlotOwner(`${folder}/${name}`);
-      if (owner !== null && !isAlive(owner.process) && wanted(owner)) stale.push(Number(name));
+      if (owner === null || isAlive(owner.process) || !wanted(owner)) continue;
+      if (/^\d+$/.test(name)) stale.push(Number(name));
+      // A claim that was cut off: it holds no range.
+      else await unlink(`${folder}/${name}`);
     }
     if (stale.length === 0) return [];
     const running = await slotsWithProcesses();
