@@ -28,7 +28,7 @@ export interface PoolOptions {
   start?: "auto" | "fork" | "spawn";
   /** Default `namespace`. */
   isolation?: string;
-  /** Sandboxes that share the rows. Default `auto`, about one a core. */
+  /** Sandboxes that share the rows. Default `auto`: one, so that any row can be copied onto any other, up to 1,024 processes; about one a core above, or with `branching: false`. */
   shards?: number | "auto";
   /** Rows that share a process. Default 1; `auto` measures a step and chooses, see `description.packing`. */
   envsPerProcess?: number | "auto";
@@ -58,7 +58,7 @@ export interface PoolOptions {
   inFlight?: number | null;
   /** Default true; false stops after the start, and `initialObservations` is null. */
   firstReset?: boolean;
-  /** Default true; false drops every capability in the environments. */
+  /** Default true; false drops every capability in the environments, which can then not be copied, and divides the pool over the cores. */
   branching?: boolean;
   /** Seconds without a request after which the server closes the pool; this object keeps it alive meanwhile. Default 600. */
   leaseSeconds?: number;

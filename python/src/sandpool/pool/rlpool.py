@@ -44,7 +44,8 @@ class RLPool(BranchedPool):
         errors: ``"rows"`` (a failed row is a row, with one warning for each kind) or ``"raise"``.
         start: ``"auto"``, ``"fork"`` or ``"spawn"``.
         isolation: driver of the sandboxes.
-        shards: number of sandboxes, or ``"auto"``.
+        shards: number of sandboxes, or ``"auto"``: one, so that any row can be copied onto any other, up to 1,024 processes; about one a
+            core above, or with ``branching=False``.
         envs_per_process: how many rows share a process, or ``"auto"``: as many as pays at the environment's speed.
         python: interpreter of ``*.py`` programs, inside the image.
         env: environment variables.
@@ -56,7 +57,7 @@ class RLPool(BranchedPool):
         step_timeout: seconds for a row's step; likewise `reset_timeout`, `start_timeout`, `call_timeout`.
         in_flight: rows dispatched at once, or None for all.
         first_reset: whether creation resets every environment, with the result in `initial_obs`.
-        branching: whether environments may fork.
+        branching: whether rows can be forked and saved; False drops every capability in them, and divides the pool over the cores.
         lease: seconds without a sign of life after which the server closes the pool; this object gives one from a thread.
         name: a name to find the pool by.
         progress: ``"auto"`` (a bar when stderr is a terminal), True or False.
