@@ -122,7 +122,7 @@ export class Batches {
         read,
       );
     } catch (error) {
-      this.learnFrom(error, operation, repeated);
+      this.learnFrom(error, repeated);
       throw error;
     }
     this.nextSeq += 1;
@@ -131,17 +131,20 @@ export class Batches {
     return reply.absorb();
   }
 
-  /** A 4xx refused the batch before it ran, and what never reached the server did not run; after anything else it may have run. */
-  private learnFrom(error: unknown, operation: Operation, repeated: boolean): void {
+  /**
+   * What never reached the server did not run, a 4xx refused the batch before it ran, and a failure that names the next number is the batch's own.
+   * After anything else it may have run; a second answer like that is all that will be known of it.
+   */
+  private learnFrom(error: unknown, repeated: boolean): void {
     if (!(error instanceof SandpoolError)) return;
     if (error instanceof ConnectionError) {
       if (!error.mayHaveArrived && !repeated) this.unsettled = null;
       return;
     }
-    const { expected } = error.details;
-    if (error.code === "pool_sequence" && typeof expected === "number") this.nextSeq = expected;
-    const keptNothing = operation === "save" && error.code === "agent_failed";
-    if (error.status !== undefined && (error.status < 500 || keptNothing)) this.unsettled = null;
+    if (error.status === undefined) return;
+    const told = error.details[error.code === "pool_sequence" ? "expected" : "next_seq"];
+    if (typeof told === "number") this.nextSeq = told;
+    if (typeof told === "number" || error.status < 500 || repeated) this.unsettled = null;
   }
 
   private refuseWhileRunning(operation: string): void {
