@@ -60,6 +60,26 @@ def test_states_go_from_row_to_row(start: Any) -> None:
     assert [reply["reward"][0], reply["reward"][2]] == [expected["reward"][2], expected["reward"][0]]
 
 
+def test_a_process_of_one_row_in_a_packed_pool_has_a_state_that_fits_the_others(start: Any) -> None:
+    program, alone = begin(start), start(PLAIN)
+    assert "state" in alone.hello(rows=1, packed=True)["features"]
+    alone.ask({"op": "reset", "seed": 1})
+    alone.ask({"op": "step", "action": 5})
+    program.step_rows([1, 10, 100])
+    own, states = alone.ask({"op": "get_state"})["state"], save(program)["states"]
+    assert put(program, [own], [1]) == {"ok": True, "reseeded": [None]}
+    assert alone.ask({"op": "set_state", "state": states[2]})["ok"]
+    assert program.step_rows([0, 0, 0])["obs"] == [[0, 1], [0, 5], [2, 100]]
+    assert alone.ask({"op": "step", "action": 1})["obs"] == [2, 101]
+
+
+def test_functions_that_do_not_say_of_which_row_have_no_state_in_a_packed_pool(start: Any) -> None:
+    alone = start(ROWS.format(more="", given=", get_state=lambda: 1, set_state=print"))
+    assert "state" not in alone.hello(rows=1, packed=True)["features"]
+    alone.ask({"op": "reset", "seed": 1})
+    assert "expected get_state(environment)" in alone.ask({"op": "get_state"})["error"]["message"]
+
+
 def test_a_row_may_be_given_a_stream_of_its_own(start: Any) -> None:
     program = begin(start)
     states = save(program)["states"]

@@ -36,6 +36,7 @@ class Session:
         self.form = form
         self.saver = saver
         self.served: Served | None = None
+        self.packed = False  # whether states must fit processes of several environments, though this one may have one
         self.is_template = False
         self.shared: Environment | None = None
         self.config: Any = None
@@ -110,6 +111,7 @@ class Session:
             self.served = self.form.begin(request.get("index") or 0, request.get("rows") or 1, self.config, configs, self.shared)
         except Exception as error:
             self.give_up(identity, error)
+        self.packed = self.served.packed or request.get("packed") is True
         return self.served
 
     def give_up(self, identity: Any, error: Exception) -> NoReturn:
@@ -182,9 +184,9 @@ class Session:
         """What this process can do besides: `fork` means live."""
         live = self.folders is not None and self.folders.branching
         one = served.first
-        saved = one is not None and self.saver.refusal(one, packed=served.packed) is None
+        saved = one is not None and self.saver.refusal(one, packed=self.packed) is None
         # Where its process can be forked, attributes alone are no copy of an environment: they lose its files and child programs.
-        if one is not None and live and not served.packed and not self.saver.is_told(one):
+        if one is not None and live and not self.packed and not self.saver.is_told(one):
             saved = False
         return (*(("fork",) if live else ()), *self.form.features, *(("state",) if saved else ()))
 

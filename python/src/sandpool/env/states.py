@@ -28,7 +28,7 @@ def get_state(session: Session, identity: Any, request: dict[str, Any], raw: byt
     if isinstance(served, Rows):
         return _each(GetRun(session.saver, served, rows_of(request, served.all)), identity, request)
     row = _row_of(served)
-    _check(session.saver, row.environment, packed=False)
+    _check(session.saver, row.environment, session.packed)
     parts = {**session.saver.save(row.environment), "generators": generators_state(), "seeded": row.seeded}
     data = pickle_parts(row.environment.target, parts)
     return f'{{"id":{json.dumps(identity)},"state":{_told(data)}}}\n'.encode()
@@ -39,7 +39,7 @@ def set_state(session: Session, identity: Any, request: dict[str, Any], raw: byt
     if isinstance(served, Rows):
         return _each(SetRun(session.saver, served, rows_of(request, served.all), request), identity, request)
     row = _row_of(served)
-    _check(session.saver, row.environment, packed=False)
+    _check(session.saver, row.environment, session.packed)
     seed = request.get("reseed")
     check_seed(seed)
     parts = _restore(session.saver, row.environment, _read(request.get("state")))
