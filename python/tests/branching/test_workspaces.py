@@ -101,7 +101,7 @@ def test_what_stands_in_the_way_of_a_copy_is_named_and_the_row_goes_on(make: Mak
     with pytest.raises(sandpool.SandpoolError, match="sleep") as caught:
         shell.fork(0, 1)
     assert caught.value.code == "fork_unsupported"
-    assert shell.step(["kill $(cat number)"], where=[0]).errors == {}
+    assert shell.step(["kill $(cat number); while kill -0 $(cat number) 2> /dev/null; do :; done"], where=[0]).errors == {}
     shell.step(["cat number"], where=[0])
     shell.fork(0, 1)
     observations = shell.step(["cat number"] * 2).obs
