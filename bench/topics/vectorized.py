@@ -37,12 +37,12 @@ def measure(kind: str, n: int, *, quick: bool) -> dict[str, Any]:
         pool = stack.enter_context(
             RLPool(
                 ENVIRONMENTS / "vector", n, config={"kind": kind}, autoreset="auto", envs_per_process=n // 2, python=sys.executable,
-                progress=False, seed=0,
+                branching=False, progress=False, seed=0,
             )
         )  # fmt: skip
         contenders = {"RLPool": stepper(pool, n), "trainer's process": stepper(local, n)}
         samples = alternate(contenders, rounds=3 if quick else 6, seconds=1.0 if quick else 3.0)
-    return show_speeds(f"{kind}'s vectorised CartPole-v1, n = {n}", samples, "RLPool", n, {"trainer's process": 0.8}, "two processes")
+    return show_speeds(f"{kind}'s vectorised CartPole-v1, n = {n}", samples, "RLPool", n, {"trainer's process": 0.8}, "two processes, branching=False")
 
 
 def local_environment(kind: str, n: int) -> Any:
