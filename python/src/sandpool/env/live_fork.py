@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from sandpool.env.folders import Folders
 from sandpool.env.forking import fork_orphan
 from sandpool.env.identity import enter_copy
 from sandpool.env.mappings import Remapping, survey_mappings
+from sandpool.env.memory_group import MemoryGroup
 from sandpool.env.obstacles import find_obstacles
 from sandpool.env.reopening import change_folder, reopen
 from sandpool.env.row import check_seed
@@ -72,16 +74,26 @@ def fork_live(session: Session, identity: Any, request: dict[str, Any]) -> bytes
     try:
         check_seed(request.get("reseed"))
         source = _survey(session, descriptors)
+        copy = Copy(request, descriptors)
     except BaseException:
         close_all(descriptors)
         raise
     if isinstance(source, list) or source.blockers:
-        close_all(descriptors)
+        copy.release()
         if isinstance(source, list):
             return refuse_copy(identity, source)
         source.release()
         return refuse_copy(identity, source.blockers)
-    return _fork(session, identity, request, descriptors, source)
+    try:
+        reply = _fork(session, identity, copy, source)
+    except OSError:
+        copy.release()
+        source.release()
+        raise
+    if session.channel is not copy.channel:
+        copy.release()
+        source.release()
+    return reply
 
 
 def _survey(session: Session, descriptors: list[int]) -> Source | list[dict[str, Any]]:
@@ -97,18 +109,37 @@ def _survey(session: Session, descriptors: list[int]) -> Source | list[dict[str,
     return Source(folders, [channel.incoming, channel.outgoing, *channel.descriptors, *descriptors])
 
 
-def _fork(session: Session, identity: Any, request: dict[str, Any], descriptors: list[int], source: Source) -> bytes:
+class Copy:
+    """What a copy needs to begin, made in the source: every page that the copy itself writes to becomes one of its own."""
+
+    def __init__(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        self.request = request
+        self.first_line = b'{"id":0,"ok":true,"index":%d,"pid":%%d,"reseeded":%%b}\n' % request["index"]
+        channel, self.stderr, *self.mounts = descriptors
+        self.folders = Folders(request, self.stderr)
+        self.group = MemoryGroup(request)
+        self.channel = Channel(channel, channel)
+
+    def release(self) -> None:
+        """In the source: none of it is its own."""
+        self.channel.close()
+        close_all([self.stderr, *self.mounts])
+
+
+def _fork(session: Session, identity: Any, copy: Copy, source: Source) -> bytes:
     hold = os.pipe() if source.must_wait else None
+    collects = gc.isenabled()
+    gc.disable()  # in the copy it would touch, and so copy, every page with an object
     try:
-        pid = fork_orphan(source.folders.log)
+        pid = fork_orphan(copy.group, source.folders.log)
+        if pid == 0:
+            return _become_copy(session, copy, source, hold)
     except OSError:
-        close_all([*descriptors, *(hold or ())])
-        source.release()
+        close_all(list(hold or ()))
         raise
-    if pid == 0:
-        return _become_copy(session, request, descriptors, source, hold)
-    close_all(descriptors)
-    source.release()
+    finally:
+        if collects:
+            gc.enable()
     if hold is not None:
         os.close(hold[1])
         os.read(hold[0], 1)  # ends with the copy at the latest
@@ -116,28 +147,27 @@ def _fork(session: Session, identity: Any, request: dict[str, Any], descriptors:
     return f'{{"id":{json.dumps(identity)},"ok":true,"pid":{pid}}}\n'.encode()
 
 
-def _become_copy(session: Session, request: dict[str, Any], descriptors: list[int], source: Source, hold: tuple[int, int] | None) -> bytes:
+def _become_copy(session: Session, copy: Copy, source: Source, hold: tuple[int, int] | None) -> bytes:
     """In the forked child: take its identity and its files, and give its first line; end without it where that fails."""
-    channel, stderr, *mounts = descriptors
     try:
+        copy.group.check()
         session.channel.close()
-        session.channel = Channel(channel, channel)
-        session.folders = copy = Folders(request, stderr)
-        enter_copy(request, mounts)
-        close_all(mounts)
-        _take_files(source, copy, stderr)
+        session.channel = copy.channel
+        session.folders = copy.folders
+        enter_copy(copy.request, copy.mounts)
+        close_all(copy.mounts)
+        _take_files(source, copy.folders, copy.stderr)
         if hold is not None:
             close_all(list(hold))
         if source.random is not None:
             sys.modules["random"].setstate(source.random)
-        reseed = request.get("reseed")
-        known = {"id": 0, "ok": True, "index": request["index"], "pid": os.getpid()}
-        known["reseeded"] = None if reseed is None else session.reseed(reseed)
-        os.close(stderr)
-        return json.dumps(known, separators=(",", ":")).encode() + b"\n"
+        seed = copy.request.get("reseed")
+        reseeded = b"null" if seed is None else json.dumps(session.reseed(seed)).encode()
+        os.close(copy.stderr)
+        return copy.first_line % (os.getpid(), reseeded)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.write(stderr, without_surrogates(traceback.format_exc()).encode())
+            os.write(copy.stderr, without_surrogates(traceback.format_exc()).encode())
         os._exit(1)  # nothing that the source registered for its end is this process's to do
 
 
@@ -147,10 +177,11 @@ def _take_files(source: Source, copy: Folders, stderr: int) -> None:
         os.dup2(stderr, descriptor, inheritable)
     for file in source.descriptors.files:
         reopen(file, old, copy)
-    Remapping(source.mappings, old, copy).run()
+    if source.mappings:
+        Remapping(source.mappings, old, copy).run()
     source.release()
     close_all([file.copied for file in source.descriptors.files if file.copied >= 0])
-    change_folder(None if source.folder is None else old.moved(source.folder, copy), copy.place_for(""))
+    change_folder(None if source.folder is None else old.moved(source.folder, copy), copy)
     if not copy.isolated:
         _move_texts(old, copy)
 

@@ -19,6 +19,7 @@ from sandpool.env.forking import fork_blockers, fork_orphan
 from sandpool.env.generators import freshen_generators, import_generators, reseed_generators
 from sandpool.env.identity import enter_identity
 from sandpool.env.lines import BadLineError, parse_line
+from sandpool.env.memory_group import MemoryGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,22 +134,24 @@ class Session:
         if len(descriptors) != 2:
             close_all(descriptors)
             raise ValueError(f"fork came with {len(descriptors)} descriptors; expected 2: the child's channel and its stderr")
+        group = MemoryGroup(request)
         try:
-            pid = fork_orphan()
+            pid = fork_orphan(group)
         except OSError:
             close_all(descriptors)
             raise
         if pid:
             close_all(descriptors)
             return f'{{"id":{json.dumps(identity)},"ok":true,"pid":{pid}}}\n'.encode()
-        return self.become_child(request, raw, *descriptors)
+        return self.become_child(request, raw, group, *descriptors)
 
-    def become_child(self, request: dict[str, Any], raw: bytes, channel: int, stderr: int) -> bytes:
+    def become_child(self, request: dict[str, Any], raw: bytes, group: MemoryGroup, channel: int, stderr: int) -> bytes:
         """In the forked child: take its identity and give its first line; end without it where that fails, with the reason on stderr."""
         try:
             self.channel.close()
             self.channel = Channel(channel, channel)
             atexit._clear()  # what the template registered is not the child's to clean up
+            group.check()
             self.folders = Folders(request, stderr)
             enter_identity(request, stderr)
         except BaseException:
