@@ -42,7 +42,7 @@ def measure(kind: str, n: int, *, quick: bool) -> dict[str, Any]:
         )  # fmt: skip
         contenders = {"RLPool": stepper(pool, n), "trainer's process": stepper(local, n)}
         samples = alternate(contenders, rounds=3 if quick else 6, seconds=1.0 if quick else 3.0)
-    return show_speeds(f"{kind}'s vectorised CartPole-v1, n = {n}", samples, "RLPool", n, {"trainer's process": 0.8}, "two processes, branching=False")
+    return show_speeds(f"{kind}'s vectorised CartPole-v1, n = {n}", samples, "RLPool", n, {"trainer's process": 0.8}, "in two sandboxes")
 
 
 def local_environment(kind: str, n: int) -> Any:
