@@ -6,7 +6,6 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from sandpool.env.exiting import flush_standard_streams
 from sandpool.env.native import CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_NUMBERS, CLONE_PARENT, SIGCHLD, native_calls
 
 if TYPE_CHECKING:
@@ -59,27 +58,15 @@ def read_name(path: str) -> str:
         return "(gone)"
 
 
-def fork_orphan(group: MemoryGroup, log: tuple[int, int] | None = None) -> int:
+def fork_orphan(group: MemoryGroup) -> int:
     """Fork so that the child's parent is this process's own parent at once, which can then wait for it: 0 in the child, else its pid.
 
     One raw clone does it (fork itself has no such flag); where the kernel or the machine refuses, two forks do. Output that waits in
-    standard streams is written before, so that it is not written twice; with `log` only to that file, by its device and inode.
-    The child enters its memory group before it does anything else, and has to check that it did.
+    standard streams has to be written before, or it is written twice. The child enters its memory group before it does anything
+    else, and has to check that it did.
     """
-    flush_standard_streams(log)
-    group.open()
-    pid = -1
-    try:
-        pid = _fork(group)
-    finally:
-        if pid != 0:
-            group.close()
-    return pid
-
-
-def _fork(group: MemoryGroup) -> int:
     native = native_calls()
-    number = CLONE_NUMBERS.get(os.uname().machine)
+    number = native.clone_number
     if number is None or not native.can_clone:
         return _fork_twice(group)
     flags = CLONE_PARENT | SIGCHLD

@@ -40,8 +40,11 @@ def survey_mappings(folders: Folders, files: list[OpenFile]) -> tuple[list[Mappi
     """The mappings that a copy maps again, and the names of shared memory that it could not have of its own."""
     mappings, foreign = [], []
     with open("/proc/self/maps", "rb") as file:
-        text = os.fsdecode(file.read())
-    for parts in _LINE.findall(text):
+        text = file.read()
+    ours = b"|".join(re.escape(os.fsencode(top)) for top in folders.tops)
+    # Most lines are neither shared nor ours, and are not worth the memory of their parts.
+    wanted = re.findall(rb"^\S+ (?:...s |\S+ \S+ \S+ \d+ +(?:%s)).*$" % ours, text, re.MULTILINE)
+    for parts in _LINE.findall(os.fsdecode(b"\n".join(wanted))):
         name = parts[-1].replace("\\012", "\n")
         if folders.holds(name):
             mapping = Mapping((*parts[:-1], name))

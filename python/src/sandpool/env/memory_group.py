@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from sandpool.env.channel import close_all
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -12,33 +14,27 @@ if TYPE_CHECKING:
 
 
 class MemoryGroup:
-    """Where a fork's memory is to count. Whatever the child touches before it is there counts in its source's group for good."""
+    """Where a fork's memory is to count. What the child writes to before it is there counts in its source's group for good.
+
+    Made in the source; raises OSError where the group may not be entered.
+    """
 
     def __init__(self, request: dict[str, Any]) -> None:
-        self.folder: str | None = request.get("memory") if request.get("isolated") else None
-        self.descriptor = -1
+        folder = request.get("memory") if request.get("isolated") else None
+        self.descriptors = [open_entry(folder)] if folder else []
         self.error = 0
-
-    def open(self) -> None:
-        """In the source. Raises OSError where it may not be entered."""
-        if self.folder is not None:
-            self.descriptor = open_entry(self.folder)
 
     def enter(self, native: Native) -> None:
         """In the child, between the clone and the interpreter's own work after it: nothing may be raised here."""
-        if self.descriptor >= 0 and native.write(self.descriptor, b"0", 1) != 1:
-            self.error = native.last_errno()
+        for descriptor in self.descriptors:
+            if native.write(descriptor, b"0", 1) != 1:
+                self.error = native.last_errno()
 
     def check(self) -> None:
         """In the child: raises OSError if it could not enter."""
-        self.close()
+        close_all(self.descriptors)
         if self.error:
             raise OSError(self.error, f"cannot enter the memory group of the fork: {os.strerror(self.error)}")
-
-    def close(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
 
 
 def open_entry(folder: str) -> int:

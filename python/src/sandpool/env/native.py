@@ -32,6 +32,7 @@ class Native:
             self.after_fork_parent = self.library.PyOS_AfterFork_Parent
             for function in (self.before_fork, self.after_fork_child, self.after_fork_parent):
                 function.restype, function.argtypes = None, []
+        self.clone_number = CLONE_NUMBERS.get(os.uname().machine)
         long = ctypes.c_long
         self.syscall = self.library.syscall
         self.syscall.restype, self.syscall.argtypes = long, [long] * 6

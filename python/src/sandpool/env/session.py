@@ -13,7 +13,7 @@ from sandpool.env.channel import Channel, close_all
 from sandpool.env.decoding import decode
 from sandpool.env.describing import describe
 from sandpool.env.errors import error_line, kind_of, refuse_fork
-from sandpool.env.exiting import flush_and_exit
+from sandpool.env.exiting import flush_and_exit, flush_standard_streams
 from sandpool.env.folders import Folders, home_in
 from sandpool.env.forking import fork_blockers, fork_orphan
 from sandpool.env.generators import freshen_generators, import_generators, reseed_generators
@@ -126,7 +126,7 @@ class Session:
         if request.get("live"):
             from sandpool.env.live_fork import fork_live
 
-            return fork_live(self, identity, request)
+            return fork_live(self, request)
         descriptors = self.channel.take_descriptors(2)
         if not self.is_template:
             close_all(descriptors)
@@ -134,14 +134,19 @@ class Session:
         if len(descriptors) != 2:
             close_all(descriptors)
             raise ValueError(f"fork came with {len(descriptors)} descriptors; expected 2: the child's channel and its stderr")
-        group = MemoryGroup(request)
+        flush_standard_streams()
         try:
-            pid = fork_orphan(group)
+            group = MemoryGroup(request)
+            try:
+                pid = fork_orphan(group)
+            except OSError:
+                close_all(group.descriptors)
+                raise
         except OSError:
             close_all(descriptors)
             raise
         if pid:
-            close_all(descriptors)
+            close_all([*descriptors, *group.descriptors])
             return f'{{"id":{json.dumps(identity)},"ok":true,"pid":{pid}}}\n'.encode()
         return self.become_child(request, raw, group, *descriptors)
 
