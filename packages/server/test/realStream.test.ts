@@ -131,7 +131,7 @@ test("rows go out and come back on their own, in turn with batches", async () =>
   ]);
   expect(of(1)).toEqual([["step", 8, [1, 8]]]);
   const ended = client.inbox.find(({ where }) => where?.includes(1));
-  expect(ended?.terminated?.[ended.where?.indexOf(1) ?? -1]).toBe(true);
+  expect((ended?.terminated as boolean[])[ended?.where?.indexOf(1) ?? -1]).toBe(true);
   const batch = await server.post(`/v1/pools/${poolId}/step`, { seq: 1, actions: [1, 2, 3] });
   expect(batch.json.obs).toEqual([
     [2, 1],
