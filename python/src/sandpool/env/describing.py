@@ -72,6 +72,13 @@ def space_of(space: Any) -> Any:
     return dict({"type": kind}, **_SPACES[kind](space))
 
 
+def _text_key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    msg = f"a Dict space has the key {key!r} ({type(key).__name__}), expected text. Wrap the environment so that it is {str(key)!r}."
+    raise TypeError(msg)
+
+
 def little_endian(dtype: Any) -> Any:
     """The dtype in the byte order in which numbers travel."""
     return dtype.newbyteorder("<") if dtype.str[0] == ">" else dtype
@@ -95,7 +102,7 @@ _SPACES: dict[str, Callable[[Any], dict[str, Any]]] = {
     },
     "MultiBinary": lambda s: {"n": _integer(s.n) if not hasattr(s.n, "__len__") else [_integer(n) for n in s.n]},
     "Text": lambda s: {"min": s.min_length, "max": s.max_length, "charset": s.characters},
-    "Dict": lambda s: {"spaces": [[str(key), space_of(one)] for key, one in s.spaces.items()]},
+    "Dict": lambda s: {"spaces": [[_text_key(key), space_of(one)] for key, one in s.spaces.items()]},
     "Tuple": lambda s: {"spaces": [space_of(one) for one in s.spaces]},
     "Sequence": lambda s: {"space": space_of(s.feature_space), "stack": bool(getattr(s, "stack", False))},
     "Graph": lambda s: {"node": space_of(s.node_space), "edge": space_of(s.edge_space)},
