@@ -44,14 +44,16 @@ const CONNECTION_RETRIES = 5;
  * aborted, is settled the same way before the next one.
  */
 export class Batches {
-  /** Called before a batch is sent; may refuse it. */
-  guard: (operation: Operation) => void = () => undefined;
+  /** Called before a batch is sent: may refuse it, or gives what it waits for first. */
+  guard: (operation: Operation, signal: AbortSignal | undefined) => Promise<void> | null = () => null;
   private readonly transport: Transport;
   private readonly path: string;
   private readonly timing: PoolTiming;
   private readonly client = randomUUID();
   private nextSeq: number;
   private current: Operation | "settle" | null = null;
+  /** The batch that waits for what its guard gave. Settling goes on meanwhile: what is waited for may need it. */
+  private preparing: Operation | null = null;
   private unsettled: UnsettledBatch | null = null;
 
   constructor(transport: Transport, path: string, timing: PoolTiming, nextSeq: number) {
@@ -63,15 +65,24 @@ export class Batches {
 
   /** What is under way now, or null. */
   get running(): string | null {
-    return this.current;
+    return this.preparing ?? this.current;
   }
 
   /** Sends one batch and gives what `absorb` makes of its reply. */
   async run<Result>(batch: Batch<Result>): Promise<Result> {
     const { operation, encode, timeoutMs, signal } = batch;
     this.refuseWhileRunning(operation);
-    this.guard(operation);
     signal?.throwIfAborted();
+    const ready = this.guard(operation, signal);
+    if (ready !== null) {
+      this.preparing = operation;
+      try {
+        await ready;
+      } finally {
+        this.preparing = null;
+      }
+      this.refuseWhileRunning(operation);
+    }
     return this.exclusively(operation, async () => {
       await this.settleUnsettled(signal);
       const body = encode({ seq: this.nextSeq, client: this.client });
@@ -82,7 +93,7 @@ export class Batches {
   /** Finds out what became of a batch whose fate is unknown and takes its reply in; nothing, if there is none. */
   async settle(signal?: AbortSignal): Promise<void> {
     if (this.unsettled === null) return;
-    this.refuseWhileRunning("settle");
+    this.refuseDuring(this.current, "settle");
     await this.exclusively("settle", () => this.settleUnsettled(signal));
   }
 
@@ -147,15 +158,15 @@ export class Batches {
     if (typeof told === "number" || error.status < 500 || repeated) this.unsettled = null;
   }
 
-  private refuseWhileRunning(operation: string): void {
-    if (this.current === null) return;
-    throw new SandpoolError(
-      "pool_busy",
-      `${operation} was called while ${this.current} of the same pool is not done.`,
-      {
-        hint: "Await one call before the next; a pool handles one batch at a time.",
-      },
-    );
+  private refuseWhileRunning(operation: Operation): void {
+    this.refuseDuring(this.running, operation);
+  }
+
+  private refuseDuring(running: string | null, operation: string): void {
+    if (running === null) return;
+    throw new SandpoolError("pool_busy", `${operation} was called while ${running} of the same pool is not done.`, {
+      hint: "Await one call before the next; a pool handles one batch at a time.",
+    });
   }
 }
 
