@@ -32,6 +32,44 @@ ROWS = """
     serve(make=lambda index, config: Env(index, config){given})
 """
 PLAIN = ROWS.format(more="", given="")
+CLOSURES = """
+    import math, numpy
+    from sandpool.env import serve
+
+    def counter(step):
+        count = 0
+        def tick(by):
+            nonlocal count
+            count += step(by)
+            return count
+        return tick
+
+    def recorder():
+        kept, scale = [], numpy.ones(2)
+        def record(value):
+            kept.append(value)
+            scale[0] *= 2
+            return [len(kept), math.floor(scale[0])]
+        def unset():
+            return never
+        if kept:
+            never = 0
+        return record, unset
+
+    class Env:
+        def __init__(self):
+            self.tick, (self.record, self.unset), self.module = counter(lambda by: by * 2), recorder(), math
+            self.whole = lambda: self
+        def reset(self, seed=None):
+            return [0, 0, 0]
+        def step(self, action):
+            return [self.tick(action), *self.record(action)], float(self.whole() is self), False, False, {}
+        def lock(self):
+            import threading
+            held = threading.Lock()
+            self.locked = lambda: held
+    serve(make=lambda index, config: Env())
+"""
 
 
 def begin(start: Any, code: str = PLAIN) -> Any:
@@ -47,6 +85,24 @@ def save(program: Line, rows: list[int] | None = None) -> dict[str, Any]:
 
 def put(program: Line, states: list[Any], rows: list[int] | None = None, **members: Any) -> dict[str, Any]:
     return program.ask_rows({"op": "set_state", "rows": rows, "states": states, "deadline_ms": 20000, **members})
+
+
+def test_what_functions_in_attributes_hold_is_part_of_the_state_and_each_ones_own(start: Any) -> None:
+    program = begin(start, CLOSURES)
+
+    def observed(row: int, action: int) -> Any:
+        reply = program.step_rows([action], [row])
+        assert reply["reward"] == [1.0], reply
+        return list(reply["obs"][0])
+
+    assert [observed(0, 5), observed(0, 1)] == [[10, 1, 2], [12, 2, 4]]
+    states = save(program, [0])["states"]
+    assert [observed(0, 1), observed(1, 1)] == [[14, 3, 8], [2, 1, 2]]
+    for row in (1, 0):
+        assert put(program, states, [row]) == {"ok": True, "reseeded": [None]}
+    assert [observed(1, 1), observed(1, 1), observed(0, 1)] == [[14, 3, 8], [16, 4, 16], [14, 3, 8]]
+    program.call_rows("call", "lock", [0], args=[], kwargs={})
+    assert "the closure of Env.lock.<locals>.<lambda>" in save(program, [0])["errors"]["0"]["message"]
 
 
 def test_states_go_from_row_to_row(start: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sandpool.env.encoding import base64_text
 from sandpool.env.generators import generators_state, set_generators_state
-from sandpool.env.pickling import apply_layers, pickle_parts, unpickle_parts
+from sandpool.env.pickling import apply_closures, apply_layers, pickle_parts, unpickle_parts
 from sandpool.env.row import Row, check_seed
 from sandpool.env.rows import Rows, rows_of
 from sandpool.env.run_rows import Run
@@ -134,6 +134,7 @@ def _restore(saver: Saver, environment: Environment, data: bytes) -> dict[str, A
     """Put a state back; nothing is changed unless all of it could be read."""
     parts = unpickle_parts(environment.target, data)
     apply_layers(saver.layers_of(environment), parts["layers"])
+    apply_closures(parts["closures"])
     saver.restore(environment, parts)
     return parts
 
