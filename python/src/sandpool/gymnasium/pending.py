@@ -10,6 +10,8 @@ from typing import Any
 
 from gymnasium.error import AlreadyPendingCallError, NoAsyncCallError
 
+from sandpool.warn import hold_warnings, warn_user
+
 
 class Pending:
     """The call that was begun and not yet waited for, if there is one."""
@@ -21,6 +23,7 @@ class Pending:
         self._process_id = os.getpid()
         self._result: Any = None
         self._error: BaseException | None = None
+        self._warnings: list[str] = []
 
     @property
     def name(self) -> str | None:
@@ -37,7 +40,7 @@ class Pending:
 
     def begin(self, name: str, work: Callable[[], Any]) -> None:
         """Start `work` in a thread."""
-        self._name, self._result, self._error = name, None, None
+        self._name, self._result, self._error, self._warnings = name, None, None, []
         self._done, self._process_id = threading.Event(), os.getpid()
         threading.Thread(target=self._run, args=(work, self._done), name=f"sandpool-{name}", daemon=True).start()
 
@@ -58,14 +61,17 @@ class Pending:
             )
         error, result = self._error, self._result
         self._name = self._result = self._error = None
+        for text in self._warnings:
+            warn_user(text)
         if error is not None:
             raise error
         return result
 
     def _run(self, work: Callable[[], Any], done: threading.Event) -> None:
-        try:
-            self._result = work()
-        except BaseException as error:  # noqa: BLE001
-            self._error = error
-        finally:
-            done.set()
+        with hold_warnings() as self._warnings:
+            try:
+                self._result = work()
+            except BaseException as error:  # noqa: BLE001
+                self._error = error
+            finally:
+                done.set()

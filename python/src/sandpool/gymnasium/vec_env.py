@@ -163,7 +163,9 @@ class SandpoolVecEnv(BranchedVectorEnv):
         return lambda: self._reset(seeds, passed_on, selection)
 
     def _reset(self, seeds: Any, options: Any, selection: Selection) -> tuple[Any, dict[str, Any]]:
+        self._notice_restarts()
         batch = self.pool.batches.reset(seeds, options, False, selection, copy=self.copy)
+        self._restarts = self.pool.batches.restarts.copy()
         self.errors = batch.errors
         self._refuse_stillborn(batch, selection)
         self._note_seeds(seeds, selection)
@@ -198,6 +200,7 @@ class SandpoolVecEnv(BranchedVectorEnv):
         return self._pending.wait("step", timeout)  # type: ignore[no-any-return]
 
     def _step_call(self, actions: Any) -> Callable[[], Stepped]:
+        self._notice_restarts()
         chosen = read_actions(self._read_actions(actions), self._everyone, self.num_envs, self.pool.action_space)
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             rows = np.flatnonzero(self._ended).tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sandpool.discovery import find_server
-from sandpool.errors import InvalidTypeError, SandpoolWarning
+from sandpool.errors import InvalidTypeError
 from sandpool.escape import escape_untrusted
 from sandpool.pool.actions import read_actions
 from sandpool.pool.branches import Branches
@@ -27,6 +26,7 @@ from sandpool.pool.selection import select_rows
 from sandpool.pool.timeouts import Timeouts
 from sandpool.pool.timing import Timing
 from sandpool.transport.server import Server
+from sandpool.warn import warn_user
 from sandpool.wire.message import CONTENT_TYPE, decode_message
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ class RLPool(BranchedPool):
         if first_reset:
             self.initial_obs = self.batches.observations.last()
         for warning in description.get("warnings", []):
-            warnings.warn(escape_untrusted(str(warning)), SandpoolWarning, stacklevel=3)
+            warn_user(escape_untrusted(str(warning)))
 
     @classmethod
     @refuse_unknown_options
