@@ -102,6 +102,7 @@ export function toCreateRequest(options: PoolOptions): Record<string, unknown> {
   if (!Number.isSafeInteger(options.n) || options.n < 1) {
     throw new ArgumentError(`n is ${String(options.n)}; expected a whole number of at least 1.`);
   }
+  checkPacking(options);
   const request: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options)) {
     if (value === undefined || LOCAL_NAMES.has(name)) continue;
@@ -115,6 +116,14 @@ export function toCreateRequest(options: PoolOptions): Record<string, unknown> {
   }
   if (options.config !== undefined) request.config = encodeConfig(options.config, options.n);
   return request;
+}
+
+function checkPacking({ n, envsPerProcess }: PoolOptions): void {
+  if (typeof envsPerProcess !== "number" || envsPerProcess <= n) return;
+  throw new ArgumentError(`envsPerProcess: received ${envsPerProcess}; the pool has ${n} rows.`, {
+    hint: `Pass an integer from 1 to ${n}, or "auto".`,
+    details: { received: envsPerProcess, n },
+  });
 }
 
 function encodeConfig(config: NonNullable<PoolOptions["config"]> | null, n: number): unknown {

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import gymnasium
 import numpy as np
 from gymnasium import logger
-from gymnasium.error import ClosedEnvironmentError
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.utils import seeding
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -179,6 +179,13 @@ class PoolVectorEnv(VectorEnv):
     def _check_running(self) -> None:
         if self.closed:
             raise ClosedEnvironmentError(f"Trying to operate on `{type(self).__name__}`, after a call to `close()`.")
+
+    def _check_begun(self) -> None:
+        if not self._begun.all():
+            raise ResetNeeded(
+                f"Cannot call env.step() before calling env.reset(): environments {np.flatnonzero(~self._begun).tolist()} "
+                "were never reset; reset them first. Nothing was sent."
+            )
 
     def _check_ready(self, method: str) -> None:
         self._check_running()

@@ -185,7 +185,10 @@ class SandpoolVecEnv(BranchedVectorEnv):
     # Step
 
     def step(self, actions: Any) -> Stepped:
-        """Step all environments and return observations, rewards (float64), terminations, truncations (bool) and batched infos."""
+        """Step all environments and return observations, rewards (float64), terminations, truncations (bool) and batched infos.
+
+        ResetNeeded is raised, before anything is sent, for environments that were never reset.
+        """
         self._check_ready("step")
         return self._step_call(actions)()
 
@@ -202,6 +205,7 @@ class SandpoolVecEnv(BranchedVectorEnv):
     def _step_call(self, actions: Any) -> Callable[[], Stepped]:
         self._notice_restarts()
         chosen = read_actions(self._read_actions(actions), self._everyone, self.num_envs, self.pool.action_space)
+        self._check_begun()
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             rows = np.flatnonzero(self._ended).tolist()
             raise AssertionError(
