@@ -181,7 +181,9 @@ def step_by_wait(envs: SandpoolVecEnv, actions: list[int]) -> Any:
 
 
 def step_wrapped(envs: SandpoolVecEnv, actions: list[int]) -> Any:
-    return RecordEpisodeStatistics(envs).step(actions)  # here
+    wrapped = RecordEpisodeStatistics(envs)
+    wrapped.reset(seed=0)
+    return wrapped.step(actions)  # here
 
 
 def step_plainly(envs: SandpoolVecEnv, actions: list[int]) -> Any:
@@ -268,7 +270,8 @@ def test_an_environment_that_fails_in_its_first_reset_raises(make: Make) -> None
 
 
 def test_a_row_without_a_good_observation_shows_zeros(make: Make) -> None:
-    envs = faulty(make, "SameStep", 2, first_reset=False)
+    # A pool of the caller's, who minds its resets.
+    envs = SandpoolVecEnv(pool=faulty(make, "SameStep", 2, first_reset=False).pool)
     observations, _, _, truncations, infos = envs.step([0, 0])
     assert observations.tolist() == [[1, 0], [1, 0]]
     assert truncations.all()
