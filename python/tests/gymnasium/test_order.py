@@ -9,7 +9,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 from conftest import BEFORE_1, MODES, Make, sync
-from sandpool import InvalidTypeError
+from sandpool import InvalidTypeError, SandpoolWarning
 from sandpool.gymnasium import SandpoolVecEnv
 
 
@@ -48,7 +48,7 @@ def test_a_reset_at_creation_or_through_the_pool_will_do(make: Make) -> None:
 def test_a_caller_who_brings_a_pool_minds_its_resets(make: Make) -> None:
     pool = make("CartPole-v1", 2).pool
     envs = SandpoolVecEnv(pool=pool)
-    with pytest.warns(UserWarning):
+    with pytest.warns(SandpoolWarning, match="environment . failed in step"):
         assert envs.step([0, 1])[3].tolist() == [True, True]
 
 
