@@ -63,8 +63,7 @@ def main() -> None:
     parser.add_argument("--prefix", type=int, default=len(PREFIX), help="commands of the prefix")
     options = parser.parse_args()
     prefix = PREFIX[: options.prefix]
-    # A copy cannot leave its sandbox: shards=1 puts all rows into one.
-    with RLPool(FOLDER, options.envs, seed=0, step_timeout=60, shards=1) as pool:
+    with RLPool(FOLDER, options.envs, seed=0, step_timeout=60) as pool:
         costs, rewards = [], []
         for name, begin in (("forked", by_fork), ("replayed", by_replay)):
             began = time.monotonic()

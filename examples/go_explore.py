@@ -117,8 +117,7 @@ def main() -> None:
     parser.add_argument("--maze", type=int, default=4, help="number of the maze")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    # A copy cannot leave its sandbox: shards=1 puts all rows into one, so that any state fits any row.
-    with RLPool(FOLDER, options.envs, config={"size": options.size, "maze": options.maze}, seed=0, shards=1) as pool:
+    with RLPool(FOLDER, options.envs, config={"size": options.size, "maze": options.maze}, seed=0) as pool:
         picture = pool.call("picture", where=[0])[0]
         for name, search in (("without restore", without_restore), ("go-explore", with_restore)):
             began = time.monotonic()

@@ -155,8 +155,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began = time.monotonic()
-    # A copy cannot leave its sandbox: shards=1 puts all rows into one, so that any state fits any row.
-    with RLPool(FOLDER, options.envs, config={"level": options.level}, shards=1) as pool:
+    with RLPool(FOLDER, options.envs, config={"level": options.level}) as pool:
         search = Search.begin(pool, options.seed, options.exploration, options.rollout_steps)
         print(search.root.board)
         while search.solution is None:

@@ -20,7 +20,7 @@ fn a_row_becomes_many_which_go_on_alike_and_apart() {
     let now = agent.ask("pid");
     assert_eq!((&now[0], &now[2]), (&pids[0], &pids[2]));
     assert!(now[1] != pids[1] && now[3] != pids[3] && now[1] != now[3], "{pids} {now}");
-    assert!(!lives(&pids[1]) && !lives(&pids[3]), "the old processes are gone");
+    agent.await_status(|_| !lives(&pids[1]) && !lives(&pids[3]));
 }
 
 #[test]

@@ -48,8 +48,9 @@ def measure(server: Server, url: str, n: int, *, rounds: int, batches: int) -> d
     """Median over rounds; a warm-up first, until V8 has compiled the step path."""
     batch_ms, copy_ms = [], []
     actions = np.zeros(n, dtype=np.int64)
-    options: dict[str, Any] = {"envs_per_process": n // 4, "python": sys.executable, "progress": False, "url": url, "api_key": server.key}
-    with RLPool(ENVIRONMENTS / "images", n, **options) as pool, copier(n * ROW_BYTES) as copy:
+    # Without branching the pool is divided over the cores, so that the server has fragments to join.
+    options: dict[str, Any] = {"envs_per_process": n // 4, "branching": False, "python": sys.executable, "progress": False}
+    with RLPool(ENVIRONMENTS / "images", n, url=url, api_key=server.key, **options) as pool, copier(n * ROW_BYTES) as copy:
         for _ in range(8 * batches):
             pool.step(actions)
             copy()

@@ -21,17 +21,19 @@ TARGETS = {"SyncVectorEnv": 1.3, "AsyncVectorEnv": 30.0}
 def run(server: Server, *, quick: bool) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         adapter = SandpoolVecEnv.from_gym(
-            "CartPole-v1", n=ROWS, autoreset_mode=AutoresetMode.NEXT_STEP, requirements=[], python=sys.executable, progress=False
-        )
+            "CartPole-v1", n=ROWS, autoreset_mode=AutoresetMode.NEXT_STEP, requirements=[], python=sys.executable, branching=False,
+            progress=False,
+        )  # fmt: skip
         stack.callback(adapter.close)
         adapter.reset(seed=0)
         environments = {
             "SandpoolVecEnv": adapter,
-            "RLPool": stack.enter_context(rlpool(ROWS, envs_per_process="auto")),
+            "RLPool": stack.enter_context(rlpool(ROWS, envs_per_process="auto", branching=False)),
             "SyncVectorEnv": stack.enter_context(gymnasium_vector(SyncVectorEnv, ROWS)),
             "AsyncVectorEnv": stack.enter_context(gymnasium_vector(AsyncVectorEnv, ROWS)),
         }
         contenders = {name: stepper(environment, ROWS) for name, environment in environments.items()}
         samples = alternate(contenders, rounds=3 if quick else 6, seconds=1.0 if quick else 3.0)
-    note = "SyncVectorEnv runs in the trainer's own process without isolation; AsyncVectorEnv has a process for each environment"
+    note = """SyncVectorEnv runs in the trainer's own process without isolation; AsyncVectorEnv has a process for each environment.
+Ours have branching=False, which divides them over the cores."""
     return show_speeds(f"CartPole-v1 packed, n = {ROWS}", samples, "SandpoolVecEnv", ROWS, TARGETS, note)

@@ -16,7 +16,8 @@ from bench.speeds import show_speeds
 from bench.tables import console
 
 ROWS = (8, 64, 256, 1000)
-NOTE = 'SyncVectorEnv runs in the trainer\'s own process without isolation; "RLPool is": median over rounds of the ratio within a round'
+NOTE = """SyncVectorEnv runs in the trainer's own process without isolation; "RLPool is": median over rounds of the ratio within a round.
+RLPool has branching=False, which divides it over the cores."""
 TARGETS = {
     "AsyncVectorEnv": {8: 1.0, 64: 1.7, 256: 2.0, 1000: 3.0},
     "SubprocVecEnv": {64: 2.0},
@@ -33,7 +34,7 @@ def run(server: Server, *, quick: bool) -> list[dict[str, Any]]:
 def measure(n: int, *, rounds: int, seconds: float) -> dict[str, Any]:
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         contenders: dict[str, Any] = {
-            "RLPool": stepper(stack.enter_context(rlpool(n)), n),
+            "RLPool": stepper(stack.enter_context(rlpool(n, branching=False)), n),
             "AsyncVectorEnv": stepper(stack.enter_context(gymnasium_vector(AsyncVectorEnv, n)), n),
             "SyncVectorEnv": stepper(stack.enter_context(gymnasium_vector(SyncVectorEnv, n)), n),
         }

@@ -64,10 +64,11 @@ impl Shard {
         }
     }
 
-    /// How many rows the process of a place has, if more than one.
-    fn rows_sharing(&self, site: Site) -> Option<usize> {
+    /// How many rows the processes of a place's pool have, if more than one. A shorter last process is no exception: any
+    /// row must fit any other.
+    fn rows_sharing(&self, site: Site) -> Option<u32> {
         match site {
-            Site::Row(local) => Some(self.packs[self.rows[local].pack].rows.len()).filter(|rows| *rows > 1),
+            Site::Row(_) => self.settings.rows_per_process.filter(|rows| *rows > 1),
             Site::State(_) => None,
         }
     }

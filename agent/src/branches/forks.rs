@@ -6,6 +6,24 @@ use crate::shard::Shard;
 use std::io;
 
 impl Shard {
+    /// Sends all that was made ready: those for one source as one, each but the last announcing more.
+    pub(super) fn send_made_forks(&mut self) {
+        let count = self.branches.phase.as_ref().map_or(0, |phase| phase.origins.len());
+        for number in 0..count {
+            let Some(phase) = &mut self.branches.phase else {
+                return;
+            };
+            let open = phase.origins[number].unsent.iter_mut().filter(|line| !line.bytes.ends_with(b"\n"));
+            let mut open: Vec<_> = open.collect();
+            let Some(last) = open.pop() else {
+                continue;
+            };
+            last.bytes.extend_from_slice(b"}\n");
+            open.into_iter().for_each(|line| line.bytes.extend_from_slice(b",\"more\":true}\n"));
+            self.send_forks_to(number);
+        }
+    }
+
     /// Sends a source its fork lines as far as its socket takes them.
     pub(super) fn send_forks_to(&mut self, number: usize) {
         let site = self.branches.phase.as_ref().map(|phase| phase.origins[number].site);

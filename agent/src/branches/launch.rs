@@ -25,7 +25,8 @@ impl Shard {
         let turn_ends_us = system::now_us() + LAUNCH_TURN_US;
         while let Some(pair) = self.next_to_launch() {
             if system::now_us() > turn_ends_us {
-                return self.note_deadline(turn_ends_us);
+                self.note_deadline(turn_ends_us);
+                break;
             }
             if let Err(blocker) = self.launch(pair)
                 && let Some(phase) = &mut self.branches.phase
@@ -33,6 +34,7 @@ impl Shard {
                 phase.origins[phase.pairs[pair].origin].block(blocker);
             }
         }
+        self.send_made_forks();
     }
 
     fn next_to_launch(&self) -> Option<usize> {
@@ -132,7 +134,6 @@ impl Shard {
         phase.origins[origin].unanswered += 1;
         let bytes = copy_line(id, index, reseed, self.isolation.fork_request(identity));
         phase.origins[origin].unsent.push_back(ForkLine { bytes, sent: 0, descriptors });
-        self.send_forks_to(origin);
         Ok(())
     }
 
@@ -180,8 +181,9 @@ fn copy_line(id: u64, index: u32, reseed: Option<u64>, identity: Map<String, Val
     message.insert("index".into(), index.into());
     message.extend(identity);
     message.insert("reseed".into(), reseed.into());
+    // Its end is written when it is sent, and it is known whether more follow.
     let mut line = Value::Object(message).to_string().into_bytes();
-    line.push(b'\n');
+    line.pop();
     line
 }
 

@@ -8,6 +8,8 @@ use std::io;
 
 const FIRST_LOOK_US: u64 = 1000;
 const LAST_LOOK_US: u64 = 50_000;
+/// A process that does not end, such as one in uninterruptible sleep, keeps nobody waiting for longer.
+const ANSWER_US: u64 = 2_000_000;
 
 /// Identities whose processes were killed.
 #[derive(Default)]
@@ -15,6 +17,14 @@ pub(crate) struct Remains {
     left: VecDeque<Identity>,
     due_us: u64,
     pause_us: u64,
+    waiting: Vec<Waiting>,
+}
+
+/// A request that is answered once nothing is left of what was killed until it came.
+struct Waiting {
+    sequence: u32,
+    uids: Vec<u32>,
+    until_us: u64,
 }
 
 impl Remains {
@@ -36,8 +46,47 @@ impl Shard {
         self.note_deadline(due_us);
     }
 
-    /// Looks after one of the remains, when there is time for it.
+    /// Answers a request with `ok` once nothing is left of all that was killed until now.
+    pub(super) fn answer_without_remains(&mut self, sequence: u32) {
+        let remains = &mut self.branches.remains;
+        let uids = remains.left.iter().map(|identity| identity.uid).collect();
+        let until_us = system::now_us() + ANSWER_US;
+        remains.waiting.push(Waiting { sequence, uids, until_us });
+        self.note_deadline(until_us);
+        self.answer_waiting();
+    }
+
+    fn answer_waiting(&mut self) {
+        let Remains { left, waiting, .. } = &mut self.branches.remains;
+        if waiting.is_empty() {
+            return;
+        }
+        let now_us = system::now_us();
+        for one in waiting.extract_if(.., |one| {
+            one.uids.retain(|uid| left.iter().any(|identity| identity.uid == *uid));
+            one.uids.is_empty() || now_us >= one.until_us
+        }) {
+            self.worker.reply(one.sequence, br#"{"ok":true}"#, []);
+        }
+    }
+
+    /// Processes have ended: if somebody waits for that, it is time to look.
+    pub(crate) fn hurry_cleaning(&mut self) {
+        let remains = &mut self.branches.remains;
+        if !remains.waiting.is_empty() && !remains.left.is_empty() {
+            (remains.due_us, remains.pause_us) = (system::now_us(), FIRST_LOOK_US);
+            let due_us = remains.due_us;
+            self.note_deadline(due_us);
+        }
+    }
+
+    /// Looks after one of the remains, when there is time for it or somebody waits for it.
     pub(crate) fn clean_remains(&mut self, spare_time: bool) {
+        self.look_after_one(spare_time || !self.branches.remains.waiting.is_empty());
+        self.answer_waiting();
+    }
+
+    fn look_after_one(&mut self, spare_time: bool) {
         let remains = &mut self.branches.remains;
         if !spare_time || remains.left.is_empty() || system::now_us() < remains.due_us {
             return;

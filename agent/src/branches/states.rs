@@ -44,13 +44,13 @@ impl Shard {
         bytes.sum()
     }
 
-    /// Ends states; an empty slot is no error.
+    /// Ends states, and answers when their processes have ended; an empty slot is no error.
     pub(crate) fn drop_states(&mut self, sequence: u32, head: &[u8]) -> Result<(), RequestError> {
         let request: DropStates = parse(head)?;
         for slot in request.slots {
             self.drop_state(slot);
         }
-        self.worker.reply(sequence, br#"{"ok":true}"#, []);
+        self.answer_without_remains(sequence);
         Ok(())
     }
 

@@ -53,6 +53,8 @@ impl Isolation {
     pub fn allow_memory_entry(&self, id: &Identity, source: Option<&Identity>) -> io::Result<()> {
         let Some(folder) = &id.memory else { return Ok(()) };
         let gid = source.map_or(self.settings.template_uid, |source| source.gid);
+        // Only version 1 has it, and only where the sandbox was given it too.
+        let _ = std::os::unix::fs::chown(folder.join("tasks"), None, Some(gid));
         let path = folder.join("cgroup.procs");
         std::os::unix::fs::chown(&path, None, Some(gid))
             .map_err(|error| sys::explain(error, format!("cannot give {path:?} to group {gid}")))

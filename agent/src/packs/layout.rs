@@ -4,6 +4,11 @@ use crate::rows::pack::Pack;
 use crate::shard::Shard;
 
 impl Shard {
+    /// True in a pool with several rows in a process, whose last process may have one.
+    pub(crate) fn packs_rows(&self) -> bool {
+        self.settings.rows_per_process.is_some_and(|rows| rows > 1)
+    }
+
     /// Divides the rows over processes of `rows_per_process`, of which none has started; the last one takes the
     /// remainder.
     pub(crate) fn lay_out(&mut self, rows_per_process: u32) {

@@ -15,6 +15,7 @@ impl Shard {
         // What it says is less than what reaping finds; it only has to be emptied.
         while system::read(signals, &mut information).is_ok() {}
         self.collect_exits();
+        self.hurry_cleaning();
     }
 
     /// Takes in all exits there are.

@@ -40,6 +40,9 @@ impl Shard {
         message.insert("op".into(), "fork".into());
         message.insert("index".into(), self.rows[pack.rows.start].index.into());
         message.insert("rows".into(), pack.rows.len().into());
+        if self.packs_rows() {
+            message.insert("packed".into(), true.into());
+        }
         message.extend(self.isolation.fork_request(&pack.identity));
         message.insert("reseed".into(), serde_json::Value::Null);
         let mut line = serde_json::Value::Object(message).to_string().into_bytes();

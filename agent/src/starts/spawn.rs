@@ -98,6 +98,9 @@ impl Shard {
         numbers::write_u64(&mut line, u64::from(self.settings.n));
         line.extend_from_slice(b",\"rows\":");
         numbers::write_u64(&mut line, pack.rows.len() as u64);
+        if self.packs_rows() {
+            line.extend_from_slice(b",\"packed\":true");
+        }
         line.extend_from_slice(b",\"workspace\":");
         if self.settings.isolated {
             line.extend_from_slice(b"\"/workspace\"");

@@ -129,3 +129,20 @@ out = os.path.exists('/workspace/self')";
     let look = "out = [sorted(os.listdir('/workspace'))[:1], os.path.exists('/workspace/self')]";
     assert_eq!(shard.run(json!([1]), look), json!([[["own"], false]]));
 }
+
+#[test]
+fn copies_that_are_made_together_each_have_files_of_their_own() {
+    let mut shard = Contained::start(6, json!({}));
+    shard.run(json!([0]), MAKE);
+    let source = shard.run(json!([0]), LOOK)[0].clone();
+    shard.copy(json!([[0, 1], [0, 2], [0, 3], [0, 4], [0, 5]]));
+    let descriptors = "out = len(os.listdir('/proc/self/fd'))";
+    let counts = shard.run(json!(null), descriptors);
+    assert_eq!(counts, json!(vec![counts[0].clone(); 6]), "none kept what was another's");
+    shard.run(json!([2]), "opened.write(b'def'); kept.write(b'other'); kept.seek(4)");
+    let looked = shard.run(json!(null), LOOK);
+    for row in [0, 1, 3, 4, 5] {
+        assert_eq!(looked[row], source, "row {row}");
+    }
+    assert_eq!(looked[2]["rest"], "other9");
+}

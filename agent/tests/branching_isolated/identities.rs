@@ -59,7 +59,7 @@ fn without_memory_groups_the_address_space_is_limited_and_companions_are_found_b
     let limit = "import resource\nout = list(resource.getrlimit(resource.RLIMIT_AS))";
     shard.copy(json!([[0, 1]]));
     assert_eq!(shard.run(json!([1]), limit), json!([[1 << 30, 1 << 30]]));
-    shard.run(json!([0]), "subprocess.Popen(['setsid', '--fork', 'sleep', '600']).wait()");
+    shard.run(json!([0]), "start_sleepers(1)");
     let sources = shard.refused("fork", json!([[0, 1]]));
     assert_eq!(sources[0]["blockers"], json!([{"processes": 1, "names": ["sleep"]}]));
 }
@@ -67,7 +67,7 @@ fn without_memory_groups_the_address_space_is_limited_and_companions_are_found_b
 #[test]
 fn a_process_that_runs_beside_a_source_is_found_by_its_memory_group() {
     let mut shard = Contained::start(2, json!({}));
-    shard.run(json!([0]), "subprocess.Popen(['setsid', '--fork', 'sleep', '600']).wait()");
+    shard.run(json!([0]), "start_sleepers(1)");
     let sources = shard.refused("save", json!([[0, 0], [1, 1]]));
     assert_eq!(
         sources,

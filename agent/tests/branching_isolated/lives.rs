@@ -30,7 +30,7 @@ fn thirty_generations_keep_memory_and_files_while_their_ancestors_die() {
 #[test]
 fn whatever_a_target_runs_ends_with_it() {
     let mut shard = Contained::start(2, json!({}));
-    shard.run(json!([1]), "for _ in range(3): subprocess.Popen(['setsid', '--fork', 'sleep', '600']).wait()");
+    shard.run(json!([1]), "start_sleepers(3)");
     assert_eq!(shard.members("e1"), [10_001; 4]);
     shard.copy(json!([[0, 1]]));
     shard.await_members("e1", &[10_000 + 2 + 1024 + 1]);

@@ -114,7 +114,7 @@ impl Bundle {
         fs::write(self.folder.join("env/env.py"), ENVIRONMENT).expect("the environment");
     }
 
-    /// As the worker: `cgroup.procs` belongs to the container's root and the template's group.
+    /// As the worker: `cgroup.procs` and `tasks` belong to the container's root and the template's group.
     fn make_memory_groups(&mut self, container: &Container, first_uid: u32) {
         let Some((count, bytes)) = container.memory else { return };
         let parent = Path::new("/sys/fs/cgroup/memory").join(&self.name);
@@ -125,9 +125,10 @@ impl Bundle {
             let group = parent.join(name);
             fs::create_dir(&group).expect("a row's cgroup");
             fs::write(group.join("memory.limit_in_bytes"), bytes.to_string()).expect("a limit");
-            let members = group.join("cgroup.procs");
-            chown(&members, Some(first_uid), Some(first_uid + 1000)).expect("chown");
-            fs::set_permissions(&members, fs::Permissions::from_mode(0o664)).expect("mode");
+            for members in ["cgroup.procs", "tasks"].map(|name| group.join(name)) {
+                chown(&members, Some(first_uid), Some(first_uid + 1000)).expect("chown");
+                fs::set_permissions(&members, fs::Permissions::from_mode(0o664)).expect("mode");
+            }
             self.cgroups.push(group);
         }
     }

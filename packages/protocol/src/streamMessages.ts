@@ -8,6 +8,7 @@ export const STREAM_PROTOCOLS = { json: "sandpool.json", binary: "sandpool.batch
 /** With what codes a server closes a stream's WebSocket. */
 export const STREAM_CLOSE_CODES = {
   serverStops: 1001,
+  tooSlow: 1008,
   internal: 1011,
   brokenContract: 4400,
   keyRevoked: 4401,

@@ -15,6 +15,7 @@ import { DEFAULT_LIMITS, type ServerOptions } from "./options.ts";
 import { PoolCatalog } from "./pools/catalog.ts";
 import { PoolCreator } from "./pools/createPool.ts";
 import { IdempotencyRecords } from "./pools/idempotency.ts";
+import { SavedStateCounts } from "./pools/savedStates.ts";
 import { type DataFolderLock, lockDataFolder } from "./store/lockDataFolder.ts";
 import { openStore, type Store } from "./store/openStore.ts";
 import { OperationJournal } from "./store/operations.ts";
@@ -93,7 +94,11 @@ interface Parts {
 
 async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
   const { worker, logger } = options;
-  const metrics = new Metrics(() => catalog.countLive());
+  const states = new SavedStateCounts();
+  const metrics = new Metrics(() => {
+    const pools = catalog.live();
+    return { pools: pools.length, states: pools.reduce((sum, pool) => sum + states.of(pool), 0) };
+  });
   const journal = new OperationJournal(store, logger, (kind, result) => metrics.operation(kind, result));
   await journal.settleAtStart();
   const keyring = await loadKeyring(store);
@@ -119,6 +124,7 @@ async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
     gate: new Gate(keyring, () => hosts),
     limits,
     metrics,
+    states,
     scheme: schemeOf(options),
     socketPath: () => local?.path ?? null,
     inFlight,

@@ -22,7 +22,8 @@ export class Metrics {
   readonly #operations: Counter<"kind" | "result">;
   readonly #streamed = new WeakSet<StreamSummary>();
 
-  constructor(livePools: () => number) {
+  /** `held` looks, at each scrape, at what the live pools hold. */
+  constructor(held: () => { pools: number; states: number }) {
     const registers = [this.registry];
     collectDefaultMetrics({ register: this.registry });
     const seconds = new Histogram({
@@ -67,7 +68,15 @@ export class Metrics {
       help: "Live pools",
       registers,
       collect() {
-        this.set(livePools());
+        this.set(held().pools);
+      },
+    });
+    new Gauge({
+      name: "sandpool_saved_states",
+      help: "Saved states of live pools; lost ones count until they are dropped",
+      registers,
+      collect() {
+        this.set(held().states);
       },
     });
   }

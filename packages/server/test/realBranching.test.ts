@@ -124,3 +124,37 @@ test("a client that goes away during a save finds its states under the same numb
   expect(again.status).toBe(201);
   expect((await server.send({ path: `${path}/states` })).json.states).toEqual(again.json.states);
 });
+
+test("each fork, save, restore and drop has its audit line, also one that was refused; the metrics count saved states", async () => {
+  const { server, path, batch } = await startBranching();
+  await batch("fork", { pairs: [[0, 1]] });
+  const save = { seq: 2, where: [0, 2] };
+  const ids = ((await batch("states", save)).json.states as { id: string }[]).map(({ id }) => id);
+  await server.post(`${path}/states`, save);
+  const metrics = async () => (await server.send({ path: "/metrics" })).bytes.toString();
+  expect(await metrics()).toContain("sandpool_saved_states 2\n");
+  await batch("restore", { pairs: [[ids[0], 3]] });
+  const drop = (states: unknown) =>
+    server.send({ method: "DELETE", path: `${path}/states`, body: JSON.stringify({ states }) });
+  await drop([ids[0], "st_unknown"]);
+  await batch("restore", { pairs: [[ids[0], 3]] });
+  const text = await metrics();
+  expect(text).toContain("sandpool_saved_states 1\n");
+  expect(text).toContain('sandpool_operations_total{kind="pool.restore",result="failed"} 1');
+  const id = path.split("/").at(-1);
+  const lines = server.logLines
+    .map((line) => (JSON.parse(line) as { audit?: Record<string, unknown> }).audit)
+    .filter((audit) => audit !== undefined);
+  expect(lines.map(({ kind, object_id, state, error_code }) => [kind, object_id === id, state, error_code])).toEqual(
+    expect.arrayContaining([
+      ["pool.fork", true, "done", null],
+      ["pool.save", true, "done", null],
+      ["pool.restore", true, "done", null],
+      ["pool.drop", true, "done", null],
+      ["pool.restore", true, "failed", "state_not_found"],
+    ]),
+  );
+  expect(lines.find(({ kind }) => kind === "pool.fork")).toMatchObject({ owner: "local", key_id: expect.any(String) });
+  await server.send({ method: "DELETE", path });
+  expect(await metrics()).toContain("sandpool_saved_states 0\n");
+});

@@ -207,6 +207,36 @@ def test_a_reset_after_a_step_that_ran_out_of_time_waits_for_it(run: Run) -> Non
     run(test, n=1)
 
 
+def test_a_batch_waits_for_what_a_cancelled_rollout_left_out(run: Run) -> None:
+    async def test(pool: AsyncRLPool) -> None:
+        async with pool.env() as e:
+            await e.reset()
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(e.step(93), 0.05)
+        assert len(pool._opened.owners) == 1
+        assert (await pool.reset(seed=9)).tolist() == [[9, 0, 0]]
+        assert (await pool.step([1])).obs.tolist() == [[9, 1, 1]]
+
+    run(test, n=1)
+
+
+def test_a_row_that_a_server_out_of_reach_keeps_out_is_an_error_and_no_endless_wait(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(pool: AsyncRLPool) -> None:
+        async with pool.env() as e:
+            await e.reset()
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(e.step(93), 0.05)
+            hub = pool._opened
+            with monkeypatch.context() as patch:
+                # As the stream does once it has given up.
+                patch.setattr(hub._stream, "wake", lambda: hub.owners.fail(sandpool.NoServerError("gone"), forget=False))
+                with pytest.raises(sandpool.NoServerError, match="gone"):
+                    await e.reset()
+            assert (await e.reset(seed=9)).tolist() == [9, 0, 0]
+
+    run(test, n=1)
+
+
 def test_cancellation_at_any_moment_costs_no_row(run: Run) -> None:
     async def test(pool: AsyncRLPool) -> None:
         random = np.random.default_rng(0)

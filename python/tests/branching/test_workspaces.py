@@ -29,6 +29,41 @@ def test_a_workspace_at_its_limit_is_copied_and_the_copy_is_at_its_limit(make: M
     rehearsal.verify(make(stateful, 3, workspace="4MiB"))
 
 
+def test_a_file_without_a_name_that_fills_the_workspace_is_copied_once(make: Make, write: Write) -> None:
+    program = """
+        import os
+        from sandpool.env import serve
+
+        def reset(seed):
+            return [0.0]
+
+        def step(action):
+            return [0.0], 0.0, False, False, {}
+
+        def fill():
+            global file
+            file = os.open("gone", os.O_CREAT | os.O_RDWR)
+            os.unlink("gone")
+            written = 0
+            try:
+                while True:
+                    written += os.write(file, bytes([written >> 12 & 255]) * 4096)
+            except OSError as error:
+                return [written, error.errno]
+
+        def look():
+            pages = range(os.fstat(file).st_size >> 12)
+            return [len(pages) << 12, os.statvfs(".").f_bfree, all(os.pread(file, 1, page << 12)[0] == page & 255 for page in pages)]
+
+        serve(reset=reset, step=step)
+    """
+    pool = make(write(program), 2, workspace="4MiB")
+    written, errno = pool.call("fill", where=[0])[0]
+    assert (written > 3_000_000, errno) == (True, ENOSPC)
+    pool.fork(0, 1)
+    assert list(pool.call("look")) == [[written, 0, True]] * 2
+
+
 FILES = """
     import os, stat
     from pathlib import Path
@@ -101,7 +136,7 @@ def test_what_stands_in_the_way_of_a_copy_is_named_and_the_row_goes_on(make: Mak
     with pytest.raises(sandpool.SandpoolError, match="sleep") as caught:
         shell.fork(0, 1)
     assert caught.value.code == "fork_unsupported"
-    assert shell.step(["kill $(cat number)"], where=[0]).errors == {}
+    assert shell.step(["kill $(cat number); while kill -0 $(cat number) 2> /dev/null; do :; done"], where=[0]).errors == {}
     shell.step(["cat number"], where=[0])
     shell.fork(0, 1)
     observations = shell.step(["cat number"] * 2).obs

@@ -136,7 +136,8 @@ def test_shared_pages_that_nothing_writes_or_that_are_the_environments_are_no_ob
 
 def test_an_abandoned_child_program_that_ended_is_waited_for(start: Any, tmp_path: Path) -> None:
     source = source_of(start, tmp_path)
-    run(source, "import warnings; warnings.simplefilter('ignore'); pid = subprocess.Popen(['true']).pid")
+    run(source, "import warnings; warnings.simplefilter('ignore'); stdin, w = os.pipe(); pid = subprocess.Popen(['cat'], stdin=stdin).pid")
+    run(source, "os.close(stdin); os.close(w)")
     run(source, "while open(f'/proc/{pid}/stat').read().split()[2] != 'Z': pass")
     copy = copied(source, 1, tmp_path)
     finish(source, copy)

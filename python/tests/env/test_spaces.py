@@ -164,3 +164,8 @@ def test_the_default_repr_of_a_custom_space_does_not_tell_its_address() -> None:
 
     assert space_of(Plain()) == space_of(Plain())
     assert space_of(Plain())["repr"].endswith("Plain object>")
+
+
+def test_a_key_that_is_no_text_is_refused_and_never_renamed() -> None:
+    with pytest.raises(TypeError, match=r"the key 1 \(int\), expected text"):
+        space_of(spaces.Tuple([spaces.Dict({1: spaces.Discrete(2)})]))

@@ -104,6 +104,7 @@ def test_rows_not_selected_are_not_touched(pool: RLPool) -> None:
         ({"env": {"A": "x\0y"}}, ["env.A"]),
         ({"shards": 9}, ["9", "8"]),
         ({"in_flight": 0}, ["0"]),
+        ({"envs_per_process": 9}, ["9", "8"]),
     ],
     ids=repr,
 )

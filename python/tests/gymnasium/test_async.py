@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import threading
 import time
 
 import numpy as np
@@ -43,6 +46,28 @@ def test_a_wait_that_timed_out_loses_nothing(envs: SandpoolVecEnv) -> None:
         envs.step_wait(timeout=0.05)
     assert envs.step_wait()[0].tolist() == [[1, 1], [1, 1]]
     assert envs.step([0, 0])[0].tolist() == [[1, 2], [1, 2]]
+
+
+def test_a_wait_that_ctrl_c_interrupts_loses_nothing(envs: SandpoolVecEnv) -> None:
+    envs.step_async([SLOW, 0])
+    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        envs.step_wait()
+    assert envs.step_wait()[0].tolist() == [[1, 1], [1, 1]]
+
+
+def test_a_forked_process_does_not_wait_for_its_parents_call(envs: SandpoolVecEnv) -> None:
+    envs.step_async([0, 0])
+    child = os.fork()
+    if child == 0:
+        try:
+            envs.step_wait()
+        except NoAsyncCallError:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert envs.step_wait()[0].tolist() == [[1, 1], [1, 1]]
 
 
 def test_a_second_call_while_one_is_pending_is_refused_by_name(envs: SandpoolVecEnv) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,11 @@ from assert_same import assert_same
 from conftest import BEFORE_1, MODES, Make
 from sandpool import RowsFailedError, SandpoolWarning
 from sandpool.gymnasium import SandpoolVecEnv
+
+if BEFORE_1:
+    from gymnasium.wrappers import RecordEpisodeStatistics
+else:
+    from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 FINAL = "final_observation" if BEFORE_1 else "final_obs"
 RAISES, EXITS, SLEEPS = 1, 2, 3
@@ -151,6 +158,52 @@ def test_a_step_after_a_failed_reset_ends_that_episode_and_begins_one(make: Make
     assert not envs.step([0, 0])[3].any()
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_row_that_was_reset_through_the_pool_is_not_told_of_again(make: Make, mode: str) -> None:
+    envs = faulty(make, mode, 3)
+    envs.reset(seed=0)
+    mask = np.array([True, True, False])
+    envs.reset(options={"fault": EXITS, "reset_mask": mask})
+    if mode == "Disabled":
+        envs.step([0, 0, 7])
+    envs.pool.reset(where=[0], hard=True)
+    envs.pool.reset(where=[2])
+    envs.pool.fork(0, 1)
+    observations, _, terminations, truncations, infos = envs.step([0, 0, 0])
+    assert not (terminations | truncations).any()
+    assert "sandpool_error" not in infos
+    assert observations[:, 1].tolist() == [1, 1, 1]
+
+
+def step_by_wait(envs: SandpoolVecEnv, actions: list[int]) -> Any:
+    envs.step_async(actions)
+    return envs.step_wait()  # here
+
+
+def step_wrapped(envs: SandpoolVecEnv, actions: list[int]) -> Any:
+    wrapped = RecordEpisodeStatistics(envs)
+    wrapped.reset(seed=0)
+    return wrapped.step(actions)  # here
+
+
+def step_plainly(envs: SandpoolVecEnv, actions: list[int]) -> Any:
+    return envs.step(actions)  # here
+
+
+def reset_wrongly(envs: SandpoolVecEnv, _: list[int]) -> Any:
+    return envs.reset(options={"fault": RAISES})  # here
+
+
+@pytest.mark.parametrize("act", [step_plainly, step_by_wait, step_wrapped, reset_wrongly])
+def test_a_warning_points_at_the_line_that_called(make: Make, act: Callable[[SandpoolVecEnv, list[int]], Any]) -> None:
+    envs = faulty(make, "SameStep")
+    envs.reset(seed=0)
+    with pytest.warns(SandpoolWarning, match="environment . failed in") as caught:
+        act(envs, [0, RAISES, 0])
+    (warning,) = caught
+    assert linecache.getline(warning.filename, warning.lineno).strip().endswith("# here")
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("mode", MODES)
 def test_every_row_may_fail_at_once(make: Make, mode: str, layout: int) -> None:
@@ -217,7 +270,8 @@ def test_an_environment_that_fails_in_its_first_reset_raises(make: Make) -> None
 
 
 def test_a_row_without_a_good_observation_shows_zeros(make: Make) -> None:
-    envs = faulty(make, "SameStep", 2, first_reset=False)
+    # A pool of the caller's, who minds its resets.
+    envs = SandpoolVecEnv(pool=faulty(make, "SameStep", 2, first_reset=False).pool)
     observations, _, _, truncations, infos = envs.step([0, 0])
     assert observations.tolist() == [[1, 0], [1, 0]]
     assert truncations.all()

@@ -205,3 +205,17 @@ if hasattr(spaces, "OneOf"):
 for name in ("Walk", "Picture", "Faulty", "Echo"):
     if f"{name}-v0" not in gymnasium.registry:
         gymnasium.register(f"{name}-v0", entry_point=f"worlds:{name}", disable_env_checker=True)
+
+
+class Returns(gymnasium.Env):
+    """A step returns what it was made with."""
+
+    def __init__(self, space: spaces.Space, value: Any) -> None:
+        self.observation_space, self.action_space = space, spaces.Discrete(2)
+        self.first, self.value = space.sample(), {"a": (value,)} if isinstance(space, spaces.Dict) else value
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        return self.first, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        return self.value, 0.0, False, False, {}

@@ -73,14 +73,14 @@ def marker() -> Marker:
 
 @pytest.fixture
 def make(server: dict[str, str], tmp_path: Path, marker: Marker) -> Iterator[Make]:
-    """Makes pools of a program in one sandbox and closes them; then none of their processes is left."""
+    """Makes pools of a program and closes them; then none of their processes is left."""
     pools: list[RLPool] = []
 
     def made(program: str = TRAVELLER, n: int = N, **options: Any) -> RLPool:
         folder = tmp_path / f"environment{len(pools)}"
         folder.mkdir()
         (folder / "env.py").write_text(textwrap.dedent(program))
-        known = {"seed": 11, "shards": 1, "python": sys.executable, "env": marker.variables, "progress": False, **options}
+        known = {"seed": 11, "python": sys.executable, "env": marker.variables, "progress": False, **options}
         pools.append(RLPool(folder, n, **known))
         return pools[-1]
 
@@ -244,6 +244,18 @@ def test_dropped_states_are_gone_and_those_of_another_pool_refused(make: Make) -
     assert pool.states() == []
 
 
+def test_any_state_fits_any_row_by_default(make: Make) -> None:
+    pool = make(n=130)
+    pool.step([row % 5 for row in range(130)])
+    assert pool.status(memory=False)["shards"] == 1
+    (state,) = pool.save(where=[129])
+    obs = pool.restore(state, where=[0, 64])
+    assert obs[0].tolist() == obs[64].tolist() == obs[129].tolist()
+    pool.fork([0, 129], [129, 1])
+    results = futures(pool, 2)
+    assert results[0] == results[1] == results[64] == results[129]
+
+
 def test_a_pair_that_crosses_sandboxes_is_refused(make: Make) -> None:
     pool = make(n=2, shards=2)
     (state,) = pool.save(where=[0])
@@ -268,6 +280,31 @@ def test_packed_rows_are_copied_by_their_state(make: Make) -> None:
     pool.restore(state, where=[0, 4])
     again = futures(pool)
     assert again[0] == again[4] == first[1]
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_row_that_the_last_process_has_alone_is_copied_as_the_packed_ones(make: Make, start: str) -> None:
+    pool = make(PACKED, 4, envs_per_process=3, start=start)
+    pool.step([1, 2, 3, 4])
+    packed, alone = pool.save(where=[1, 3])
+    assert [state.way for state in (packed, alone)] == ["state", "state"]
+    own = futures(pool)
+    pool.restore([packed, alone, alone], where=[3, 1, 2])
+    exchanged = futures(pool)
+    assert exchanged[1:] == [own[3], own[3], own[1]]
+    pool.fork([3, 1], [0, 3])
+    first, second, third, last = futures(pool)
+    assert (first, last) != (second, third)
+    assert second == third == last
+
+
+def test_functions_that_do_not_say_of_which_row_copy_none_of_a_packed_pool(make: Make) -> None:
+    pool = make(PACKED.replace("Counter())", "Counter(), get_state=lambda: 1, set_state=print)"), 3, envs_per_process=2)
+    pool.step([1, 2, 3])
+    for row in (0, 2):
+        with pytest.raises(sandpool.ForkUnsupportedError) as caught:
+            pool.save(where=[row])
+        assert caught.value.sources == [(row, [{"packed": 2}])]
 
 
 def test_two_clients_share_a_pools_states(make: Make) -> None:

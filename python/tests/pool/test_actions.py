@@ -78,6 +78,15 @@ def test_everything_else_stays_a_list_of_exactly_what_was_given(actions: list) -
     assert list(map(type, given)) == list(map(type, actions))
 
 
+@pytest.mark.parametrize("actions", [[None, 1, 2], [True, False, 1], [10**30, 1, 2], [[1], [2, 3], 4], [{"a": 1}, 2, 3]])
+def test_what_is_no_text_in_a_space_of_numbers_is_left_to_the_pool(actions: list) -> None:
+    assert read(actions, space=DISCRETE) == actions
+
+
+def test_text_for_a_space_of_text_is_a_list() -> None:
+    assert read(["a", "b", "c"], space={"type": "Text"}) == ["a", "b", "c"]
+
+
 def test_actions_for_indices_follow_the_order_of_where() -> None:
     np.testing.assert_array_equal(read([30, 10], where=[3, 1], n=5), [10, 30])
     assert read(["c", "a"], where=[3, 1], n=5) == ["a", "c"]
@@ -115,6 +124,15 @@ def test_columns_of_dict_and_tuple_spaces_become_rows() -> None:
         (None, None, None, InvalidTypeError, "NoneType"),
         (iter([1, 2, 3]), None, None, InvalidTypeError, "iterator"),
         ([1.0, 0.0, 1.0], None, DISCRETE, InvalidTypeError, "float64; expected integers"),
+        (["a"] * 3, None, DISCRETE, InvalidTypeError, "The action of row 0 is 'a'; expected integers for the action space Discrete"),
+        ([1, "b", 2], None, DISCRETE, InvalidTypeError, "row 1 is 'b'; expected integers"),
+        ([None, 1, b"c"], None, DISCRETE, InvalidTypeError, "row 2 is b'c'; expected integers"),
+        (["2", 0], [2, 0], DISCRETE, InvalidTypeError, "row 2 is '2'; expected integers"),
+        ([1, 0.5, 1], None, DISCRETE, InvalidTypeError, r"row 1 is 0\.5; expected integers"),
+        (np.array(["1", "0", "1"]), None, DISCRETE, InvalidTypeError, "row 0 is '1'; expected integers"),
+        (np.array([1, "x", 1], object), None, DISCRETE, InvalidTypeError, "row 1 is 'x'; expected integers"),
+        ([[1, 2], [1, "x"], [1, 2]], None, BOX, InvalidTypeError, r"row 1 is \[1, 'x'\]; expected numbers for the action space Box"),
+        ([[1, 2], "ab", [1, 2]], None, BOX, InvalidTypeError, "row 1 is 'ab'; expected numbers"),
         (np.ones((3, 1), int), None, DISCRETE, InvalidValueError, r"shape \(3, 1\); expected \(3,\)"),
         (np.ones(3), None, BOX, InvalidValueError, r"shape \(3,\); expected \(3, 2\)"),
         (np.ones((3, 2), complex), None, BOX, InvalidTypeError, "complex"),

@@ -294,7 +294,9 @@ def test_a_broken_connection_repeats_a_fork_and_a_save_with_the_same_bytes(repla
 def test_a_save_that_the_agent_failed_is_not_repeated(replayed: Replayed) -> None:
     """It kept nothing and its number is free: to repeat it would keep states that nobody knows."""
     pool = replayed.array_pool()
-    replayed.server.answer(STATES, http_error(502, "agent_failed"), http_json(201, {"seq": 1, "states": [saved(1)], "timing": {}}))
+    replayed.server.answer(
+        STATES, http_error(502, "agent_failed", next_seq=1), http_json(201, {"seq": 1, "states": [saved(1)], "timing": {}})
+    )
     with pytest.raises(sandpool.ServerFailedError):
         pool.save(where=[0])
     pool.save(where=[1])

@@ -133,6 +133,16 @@ def test_after_a_failure_of_the_server_the_batch_is_settled_first(replayed: Repl
     assert replayed.sequences() == [1, 1, 2]
 
 
+def test_a_failure_that_names_the_next_number_is_the_batchs_own_and_not_repeated(replayed: Replayed) -> None:
+    pool = replayed.array_pool()
+    replayed.on_step(http_error(502, "agent_failed", next_seq=2), step_reply(2), http_error(502, "agent_failed", next_seq=3), step_reply(3))
+    for _ in range(2):
+        with pytest.raises(sandpool.ServerFailedError):
+            pool.step([1, 0, 1])
+        pool.step([0, 0, 0])
+    assert replayed.sequences() == [1, 2, 3, 3]
+
+
 def test_a_batch_that_no_connection_carried_is_forgotten(replayed: Replayed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "_PAUSES_S", (0.0,))
     pool = replayed.array_pool()

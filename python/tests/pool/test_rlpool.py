@@ -207,6 +207,7 @@ def test_a_call_returns_n_results_and_its_failures(replayed: Replayed) -> None:
         ({"seed": -1}, sandpool.InvalidValueError, "seed=-1"),
         ({"seed": 2**53}, sandpool.InvalidValueError, "seed=9007199254740992"),
         ({"envs_per_process": 0}, sandpool.InvalidValueError, "envs_per_process=0"),
+        ({"envs_per_process": 4}, sandpool.InvalidValueError, r'received 4; the pool has 3 rows\.[^?]*from 1 to 3, or "auto"'),
         ({"envs_per_process": "all"}, sandpool.InvalidTypeError, "envs_per_process='all'"),
         ({"env_dir": 3}, sandpool.InvalidTypeError, "env_dir"),
         ({"env_dir": "nowhere"}, sandpool.InvalidValueError, "does not exist"),

@@ -174,6 +174,19 @@ def test_a_row_whose_replacement_is_late_stays_done_until_a_step_brings_its_firs
     assert step(rows, 1, 1, 1).obs[1, 1] == 1
 
 
+def test_a_row_that_was_reset_through_the_pool_is_not_told_of_again(make: Make) -> None:
+    pool, rows = make(start_s=1.0, reset_timeout=0.1)
+    reset(rows, 40)
+    failed = step(rows, 9, 9, 1)
+    assert list(failed.errors) == [0, 1]
+    pool.reset(where=[1], hard=True)
+    pool.fork(2, 0)
+    stepped = step(rows, 1, 1, 1)
+    assert stepped.dones.tolist() == [False] * N
+    assert ["sandpool_error" in info for info in stepped.infos] == [False] * N
+    assert stepped.obs[:, 1].tolist() == [2, 1, 2]
+
+
 def test_frames_of_a_row_that_is_not_back_yet_are_black(make: Make) -> None:
     pool, rows = make(start_s=1.0, reset_timeout=0.1, python=sys.executable)
     frames = Frames()

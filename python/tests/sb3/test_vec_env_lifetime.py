@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 from sb3_environments import Failing
 
 from sandpool import InvalidTypeError, InvalidValueError, NotFoundError, PoolClosedError, PoolLostError, RLPool
@@ -20,6 +21,17 @@ Open = Callable[..., SB3VecEnv]
 @pytest.fixture
 def vec_env(open_vec_env: Open) -> SB3VecEnv:
     return open_vec_env([Failing] * N)
+
+
+def test_a_step_before_any_reset_is_refused_before_anything_is_sent(vec_env: SB3VecEnv) -> None:
+    before = vec_env.pool.timing.summary()["batches"]
+    for step in (vec_env.step, vec_env.step_async):
+        with pytest.raises(ResetNeeded, match=r"Cannot call step\(\) before calling reset\(\): environments \[0, 1\] were never reset"):
+            step(np.array([1, 2]))
+    assert not vec_env.waiting
+    assert vec_env.pool.timing.summary()["batches"] == before
+    vec_env.pool.reset(seed=1)
+    assert vec_env.step(np.array([1, 2]))[1].tolist() == [1, 2]
 
 
 def test_a_step_may_go_on_in_the_background(vec_env: SB3VecEnv) -> None:

@@ -1,7 +1,9 @@
 import { ArgumentError } from "../errors.ts";
 import { decodeValue } from "../values/decode.ts";
+import { describe } from "../values/describe.ts";
 import { NdArray } from "../values/ndarray.ts";
 import { isValueObject, type Value } from "../values/types.ts";
+import type { Selection } from "./selection.ts";
 
 /** What an announced action space says of an array of actions. */
 export interface ActionSpace {
@@ -46,6 +48,41 @@ export function checkArray(space: ActionSpace | null, actions: NdArray): void {
       { hint: "Round them yourself, e.g. Int32Array.from(actions, Math.round)." },
     );
   }
+}
+
+/**
+ * Refuses text, and what else is plainly no number of the space, in a list of the selected rows' actions; gives the list. Numbers
+ * in other forms than arrays are the pool's to judge.
+ */
+export function checkItems<Item>(
+  space: ActionSpace | null,
+  actions: readonly Item[],
+  { rows }: Selection,
+): readonly Item[] {
+  if (space === null || space.shape === null) return actions;
+  const place = actions.findIndex((action) => !mayBeNumbers(action, space));
+  if (place === -1) return actions;
+  const expected = `${space.isIntegral ? "integers" : "numbers"} for the action space ${space.type}`;
+  throw new ArgumentError(
+    `The action of row ${rows?.[place] ?? place} is ${inWords(actions[place])}; expected ${expected}.`,
+    {
+      hint: "Nothing was sent.",
+    },
+  );
+}
+
+function mayBeNumbers(action: unknown, space: ActionSpace): boolean {
+  if (typeof action === "string" || Buffer.isBuffer(action)) return false;
+  if (typeof action === "number") return !space.isIntegral || Number.isInteger(action);
+  if (action instanceof Float16Array || action instanceof Float32Array || action instanceof Float64Array) {
+    return !space.isIntegral;
+  }
+  if (action instanceof NdArray) return !(space.isIntegral ? "fc" : "c").includes(action.dtype[1] ?? "");
+  return !Array.isArray(action) || action.every((item) => mayBeNumbers(item, space));
+}
+
+function inWords(action: unknown): string {
+  return Array.isArray(action) ? `the list ${JSON.stringify(action).slice(0, 80)}` : describe(action);
 }
 
 function shapeOf(space: { [key: string]: Value }): readonly number[] | null {

@@ -4,7 +4,7 @@ import { describe } from "../values/describe.ts";
 import { type ArrayData, viewAsTypedArray } from "../values/dtypes.ts";
 import { NdArray, sizeOf, zeroBytes } from "../values/ndarray.ts";
 import { isValueObject, Tuple, type Value, type ValueObject } from "../values/types.ts";
-import { type ActionSpace, checkArray, itemShapeOf } from "./actionSpace.ts";
+import { type ActionSpace, checkArray, checkItems, itemShapeOf } from "./actionSpace.ts";
 import { pickRows, type Selection } from "./selection.ts";
 
 /**
@@ -31,7 +31,10 @@ export function readActions(
   space: ActionSpace | null,
 ): NdArray | readonly Action[] {
   const batch = toBatch(actions, selection, n, space);
-  if (!(batch instanceof NdArray)) return stack(pickRows("actions", batch, selection, n), space);
+  if (!(batch instanceof NdArray)) {
+    const picked = pickRows("actions", batch, selection, n);
+    return stack(picked, space) ?? checkItems(space, picked, selection);
+  }
   const chosen = pickFromArray(batch, selection, n);
   checkArray(space, chosen);
   return dtypeItemBytes(chosen.dtype) === null ? [...chosen.rows()] : chosen;
@@ -80,16 +83,16 @@ function pickFromArray(array: NdArray, selection: Selection, n: number): NdArray
       );
 }
 
-/** Arrays of one dtype and shape as one array; any other list as it is. */
-function stack(actions: readonly Action[], space: ActionSpace | null): NdArray | readonly Action[] {
+/** Arrays of one dtype and shape as one array; null for any other list. */
+function stack(actions: readonly Action[], space: ActionSpace | null): NdArray | null {
   const arrays = actions.map((action) =>
     action instanceof NdArray ? action : isTypedArray(action) ? NdArray.from(action) : null,
   );
   const [first] = arrays;
-  if (first === undefined || first === null || dtypeItemBytes(first.dtype) === null) return actions;
+  if (first === undefined || first === null || dtypeItemBytes(first.dtype) === null) return null;
   const alike = (array: NdArray | null): array is NdArray =>
     array?.dtype === first.dtype && array.shape.join() === first.shape.join();
-  if (!arrays.every(alike)) return actions;
+  if (!arrays.every(alike)) return null;
   const stacked = joinRows(arrays, first.dtype, first.shape);
   checkArray(space, stacked);
   return stacked;

@@ -44,14 +44,16 @@ const CONNECTION_RETRIES = 5;
  * aborted, is settled the same way before the next one.
  */
 export class Batches {
-  /** Called before a batch is sent; may refuse it. */
-  guard: (operation: Operation) => void = () => undefined;
+  /** Called before a batch is sent: may refuse it, or gives what it waits for first. */
+  guard: (operation: Operation, signal: AbortSignal | undefined) => Promise<void> | null = () => null;
   private readonly transport: Transport;
   private readonly path: string;
   private readonly timing: PoolTiming;
   private readonly client = randomUUID();
   private nextSeq: number;
   private current: Operation | "settle" | null = null;
+  /** The batch that waits for what its guard gave. Settling goes on meanwhile: what is waited for may need it. */
+  private preparing: Operation | null = null;
   private unsettled: UnsettledBatch | null = null;
 
   constructor(transport: Transport, path: string, timing: PoolTiming, nextSeq: number) {
@@ -63,15 +65,24 @@ export class Batches {
 
   /** What is under way now, or null. */
   get running(): string | null {
-    return this.current;
+    return this.preparing ?? this.current;
   }
 
   /** Sends one batch and gives what `absorb` makes of its reply. */
   async run<Result>(batch: Batch<Result>): Promise<Result> {
     const { operation, encode, timeoutMs, signal } = batch;
     this.refuseWhileRunning(operation);
-    this.guard(operation);
     signal?.throwIfAborted();
+    const ready = this.guard(operation, signal);
+    if (ready !== null) {
+      this.preparing = operation;
+      try {
+        await ready;
+      } finally {
+        this.preparing = null;
+      }
+      this.refuseWhileRunning(operation);
+    }
     return this.exclusively(operation, async () => {
       await this.settleUnsettled(signal);
       const body = encode({ seq: this.nextSeq, client: this.client });
@@ -82,7 +93,7 @@ export class Batches {
   /** Finds out what became of a batch whose fate is unknown and takes its reply in; nothing, if there is none. */
   async settle(signal?: AbortSignal): Promise<void> {
     if (this.unsettled === null) return;
-    this.refuseWhileRunning("settle");
+    this.refuseDuring(this.current, "settle");
     await this.exclusively("settle", () => this.settleUnsettled(signal));
   }
 
@@ -122,7 +133,7 @@ export class Batches {
         read,
       );
     } catch (error) {
-      this.learnFrom(error, operation, repeated);
+      this.learnFrom(error, repeated);
       throw error;
     }
     this.nextSeq += 1;
@@ -131,28 +142,31 @@ export class Batches {
     return reply.absorb();
   }
 
-  /** A 4xx refused the batch before it ran, and what never reached the server did not run; after anything else it may have run. */
-  private learnFrom(error: unknown, operation: Operation, repeated: boolean): void {
+  /**
+   * What never reached the server did not run, a 4xx refused the batch before it ran, and a failure that names the next number is the batch's own.
+   * After anything else it may have run; a second answer like that is all that will be known of it.
+   */
+  private learnFrom(error: unknown, repeated: boolean): void {
     if (!(error instanceof SandpoolError)) return;
     if (error instanceof ConnectionError) {
       if (!error.mayHaveArrived && !repeated) this.unsettled = null;
       return;
     }
-    const { expected } = error.details;
-    if (error.code === "pool_sequence" && typeof expected === "number") this.nextSeq = expected;
-    const keptNothing = operation === "save" && error.code === "agent_failed";
-    if (error.status !== undefined && (error.status < 500 || keptNothing)) this.unsettled = null;
+    if (error.status === undefined) return;
+    const told = error.details[error.code === "pool_sequence" ? "expected" : "next_seq"];
+    if (typeof told === "number") this.nextSeq = told;
+    if (typeof told === "number" || error.status < 500 || repeated) this.unsettled = null;
   }
 
-  private refuseWhileRunning(operation: string): void {
-    if (this.current === null) return;
-    throw new SandpoolError(
-      "pool_busy",
-      `${operation} was called while ${this.current} of the same pool is not done.`,
-      {
-        hint: "Await one call before the next; a pool handles one batch at a time.",
-      },
-    );
+  private refuseWhileRunning(operation: Operation): void {
+    this.refuseDuring(this.running, operation);
+  }
+
+  private refuseDuring(running: string | null, operation: string): void {
+    if (running === null) return;
+    throw new SandpoolError("pool_busy", `${operation} was called while ${running} of the same pool is not done.`, {
+      hint: "Await one call before the next; a pool handles one batch at a time.",
+    });
   }
 }
 

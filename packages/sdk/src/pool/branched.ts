@@ -50,7 +50,8 @@ export class BranchedPool<Observations = Value> extends BatchedPool<Observations
   }
 
   /**
-   * Keeps a copy of rows (all by default) as they are now: one state for each, in index order.
+   * Keeps a copy of rows (all by default) as they are now: one state for each, in the order of `where` (a mask's ascending), in which
+   * `restore` takes its targets.
    *
    * Throws `ForkUnsupportedError`, `quota` beyond the limit of states (then none was kept), `ArgumentError`, and as `reset` does.
    */
@@ -61,7 +62,7 @@ export class BranchedPool<Observations = Value> extends BatchedPool<Observations
     return this.batches.run({
       operation: "save",
       encode: jsonRequest({ where: selection.rows }),
-      readJson: (reply) => readSaveReply(reply, this.id),
+      readJson: (reply) => readSaveReply(reply, this.id, selection),
       timeoutMs: this.timeouts.branchMs,
       signal: options.signal,
     });

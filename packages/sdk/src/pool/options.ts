@@ -28,7 +28,7 @@ export interface PoolOptions {
   start?: "auto" | "fork" | "spawn";
   /** Default `namespace`. */
   isolation?: string;
-  /** Sandboxes that share the rows. Default `auto`, about one a core. */
+  /** Sandboxes that share the rows. Default `auto`: one, so that any row can be copied onto any other, up to 1,024 processes; about one a core above, or with `branching: false`. */
   shards?: number | "auto";
   /** Rows that share a process. Default 1; `auto` measures a step and chooses, see `description.packing`. */
   envsPerProcess?: number | "auto";
@@ -58,7 +58,7 @@ export interface PoolOptions {
   inFlight?: number | null;
   /** Default true; false stops after the start, and `initialObservations` is null. */
   firstReset?: boolean;
-  /** Default true; false drops every capability in the environments. */
+  /** Default true; false drops every capability in the environments, which can then not be copied, and divides the pool over the cores. */
   branching?: boolean;
   /** Seconds without a request after which the server closes the pool; this object keeps it alive meanwhile. Default 600. */
   leaseSeconds?: number;
@@ -102,6 +102,7 @@ export function toCreateRequest(options: PoolOptions): Record<string, unknown> {
   if (!Number.isSafeInteger(options.n) || options.n < 1) {
     throw new ArgumentError(`n is ${String(options.n)}; expected a whole number of at least 1.`);
   }
+  checkPacking(options);
   const request: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options)) {
     if (value === undefined || LOCAL_NAMES.has(name)) continue;
@@ -115,6 +116,14 @@ export function toCreateRequest(options: PoolOptions): Record<string, unknown> {
   }
   if (options.config !== undefined) request.config = encodeConfig(options.config, options.n);
   return request;
+}
+
+function checkPacking({ n, envsPerProcess }: PoolOptions): void {
+  if (typeof envsPerProcess !== "number" || envsPerProcess <= n) return;
+  throw new ArgumentError(`envsPerProcess: received ${envsPerProcess}; the pool has ${n} rows.`, {
+    hint: `Pass an integer from 1 to ${n}, or "auto".`,
+    details: { received: envsPerProcess, n },
+  });
 }
 
 function encodeConfig(config: NonNullable<PoolOptions["config"]> | null, n: number): unknown {

@@ -7,6 +7,7 @@ import { parseJson } from "../values/json.ts";
 import type { Received } from "./batches.ts";
 import { readTiming } from "./batchReply.ts";
 import { type RowError, toRowError } from "./rowErrors.ts";
+import { inCallerOrder, type Selection } from "./selection.ts";
 
 /** A row at one moment, kept by its pool until it is dropped or the pool ends. */
 export interface SavedState {
@@ -31,10 +32,14 @@ export interface SavedState {
   readonly pssBytes: number | null;
 }
 
-/** Reads the reply of a save. Throws `protocol_violation` when it is none. */
-export async function readSaveReply(reply: Reply, poolId: string): Promise<Received<SavedState[]>> {
+/** Reads the reply of a save, whose states come in index order, into the caller's. Throws `protocol_violation` when it is none. */
+export async function readSaveReply(
+  reply: Reply,
+  poolId: string,
+  selection: Selection,
+): Promise<Received<SavedState[]>> {
   const body = parseJson(await reply.body.text()) as { timing?: unknown };
-  const states = readStates(body, poolId);
+  const states = inCallerOrder(readStates(body, poolId), selection);
   return { timing: readTiming(body.timing), absorb: () => states };
 }
 

@@ -55,6 +55,13 @@ function inRowOrder<Item>(items: readonly Item[], selection: Selection): readonl
   return selection.order === null ? items : selection.order.map((place) => items[place] as Item);
 }
 
+/** A list given in index order, one item a selected row, put into the order of `where`. */
+export function inCallerOrder<Item>(items: readonly Item[], { order }: Selection): Item[] {
+  const ordered = [...items];
+  for (const [index, place] of (order ?? []).entries()) ordered[place] = items[index] as Item;
+  return ordered;
+}
+
 /** A list with one item a selected row (order of `where`) or one a row of the pool, as one a selected row in index order. */
 export function pickRows<Item>(what: string, items: readonly Item[], selection: Selection, n: number): readonly Item[] {
   if (items.length === selection.count) return inRowOrder(items, selection);

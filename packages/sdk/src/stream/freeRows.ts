@@ -20,6 +20,11 @@ export class FreeRows {
     this.#isUsable = isUsable;
   }
 
+  /** Whether somebody waits for a row. */
+  get isAwaited(): boolean {
+    return this.#waiters.length > 0;
+  }
+
   /** A free row, as soon as there is one; who waits longest is served first. */
   async acquire(limits: WaitLimits): Promise<number> {
     limits.signal?.throwIfAborted();

@@ -18,8 +18,8 @@ export interface RowOutcome {
 
 interface Pending {
   arrival: PromiseWithResolvers<RowOutcome>;
-  /** Ends the wait, not the row. */
-  giveUp: (error: Error) => void;
+  /** The next failure that ends waits, not the row. */
+  failure: PromiseWithResolvers<never>;
   /** Whoever asked has given up: the result is for nobody. */
   isAbandoned: boolean;
 }
@@ -30,12 +30,15 @@ export class RowRequests {
 
   /** Notes that a row was asked and waits for its result. An abort gives up the wait only: the row goes on. */
   async await(row: number, signal: AbortSignal | undefined): Promise<RowOutcome> {
-    const arrival = Promise.withResolvers<RowOutcome>();
-    const end = Promise.withResolvers<never>();
-    const pending = { arrival, giveUp: end.reject, isAbandoned: false };
+    const pending = {
+      arrival: Promise.withResolvers<RowOutcome>(),
+      failure: makeFailure(),
+      isAbandoned: false,
+    };
     this.#pending.set(row, pending);
     try {
-      return await waitFor(Promise.race([arrival.promise, end.promise]), { signal }, () => new Error());
+      const end = Promise.race([pending.arrival.promise, pending.failure.promise]);
+      return await waitFor(end, { signal }, () => new Error());
     } catch (error) {
       pending.isAbandoned = true;
       throw error;
@@ -54,6 +57,14 @@ export class RowRequests {
   whenBack(row: number): Promise<void> | null {
     const done = (): void => undefined;
     return this.#pending.get(row)?.arrival.promise.then(done, done) ?? null;
+  }
+
+  /** As `whenBack`, but rejects with the next failure of the stream, and with the signal's reason. */
+  comeBack(row: number, signal: AbortSignal | undefined): Promise<void> | null {
+    const back = this.whenBack(row);
+    const failure = this.#pending.get(row)?.failure.promise;
+    if (back === null || failure === undefined) return null;
+    return waitFor(Promise.race([back, failure]), { signal }, () => new Error());
   }
 
   /** Takes the rows of a part that were asked here; gives the places of the others. */
@@ -79,9 +90,22 @@ export class RowRequests {
 
   /** Ends every wait with an error; with `isFinal` no result will come either. */
   fail(error: SandpoolError, isFinal: boolean): void {
-    for (const { arrival, giveUp } of this.#pending.values()) (isFinal ? arrival.reject : giveUp)(error);
+    for (const pending of this.#pending.values()) {
+      const { arrival, failure } = pending;
+      // Whoever waits after this one waits for the next.
+      pending.failure = makeFailure();
+      failure.reject(error);
+      if (isFinal) arrival.reject(error);
+    }
     if (isFinal) this.#pending.clear();
   }
+}
+
+function makeFailure(): PromiseWithResolvers<never> {
+  const failure = Promise.withResolvers<never>();
+  // Nobody need wait for it.
+  failure.promise.catch(() => undefined);
+  return failure;
 }
 
 function outcomeOf(part: Part, place: number, observations: Observations): RowOutcome {

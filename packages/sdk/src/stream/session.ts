@@ -56,7 +56,12 @@ export class Session {
 
   /** Whether an entry waits or a message lacks results. */
   get isBusy(): boolean {
-    return this.#waiting.length > 0 || this.#apart.length > 0 || this.#kept.size > 0;
+    return this.isWaiting || this.#kept.size > 0;
+  }
+
+  /** Whether an entry waits for the next `pack`. */
+  get isWaiting(): boolean {
+    return this.#waiting.length > 0 || this.#apart.length > 0;
   }
 
   /** Whether nothing of this session is missing, and it is no new one: then it may be given up for another. */

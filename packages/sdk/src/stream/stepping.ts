@@ -11,7 +11,7 @@ import { type RowOutcome, RowRequests } from "./rowRequests.ts";
 import { Session } from "./session.ts";
 import { type Receiver, Stream } from "./stream.ts";
 import { Turns } from "./turns.ts";
-import { type WaitLimits, waitFor } from "./waiting.ts";
+import type { WaitLimits } from "./waiting.ts";
 
 export interface SteppingOptions {
   poolId: string;
@@ -35,7 +35,9 @@ export class AsynchronousStepping implements Receiver {
   readonly #stream: Stream;
   readonly #observations: Observations;
   readonly #batches: Batches;
-  readonly #turns = new Turns();
+  readonly #turns: Turns;
+  /** Rows that were released before what they were asked has come. */
+  readonly #leaving = new Set<number>();
   readonly #lost = new Set<number>();
 
   constructor({ poolId, n, endpoint, observations, timing, batches, silenceMs }: SteppingOptions) {
@@ -50,7 +52,8 @@ export class AsynchronousStepping implements Receiver {
       settle: () => batches.settle(),
       silenceMs,
     });
-    batches.guard = (operation) => this.#refuseBatch(operation);
+    this.#turns = new Turns({ isBusy: () => this.#session.isBusy, wake: () => this.#stream.wake() });
+    batches.guard = (operation, signal) => this.#guardBatch(operation, signal);
   }
 
   /** Rows that were sent and whose results no `receive` has taken, ascending. */
@@ -91,14 +94,24 @@ export class AsynchronousStepping implements Receiver {
 
   /** Checks a free row out. */
   checkOut(limits: WaitLimits): Promise<number> {
+    // After a failure that lost nothing: asking again is trying again.
+    if (this.#leaving.size > 0) this.#stream.wake();
     return this.#free.acquire(limits);
   }
 
   /** Gives a row back, at the latest when what it was asked has come. */
   giveBack(row: number): void {
     const back = this.#requests.whenBack(row);
-    if (back === null) this.#free.release(row);
-    else void back.then(() => this.#free.release(row));
+    if (back === null) {
+      this.#free.release(row);
+      return;
+    }
+    this.#leaving.add(row);
+    void back.then(() => {
+      this.#leaving.delete(row);
+      this.#free.release(row);
+    });
+    if (this.#free.isAwaited) this.#stream.wake();
   }
 
   /** Throws `pool_busy` when somebody still waits for the row. */
@@ -106,14 +119,16 @@ export class AsynchronousStepping implements Receiver {
     this.#requests.refuseBusy(row);
   }
 
-  /** Waits for the result of a checked out row that nobody wants any more; null if there is none to wait for. Throws `pool_busy` when somebody does want it. */
+  /**
+   * Waits for the result of a checked out row that nobody wants any more; null if there is none to wait for. Throws `pool_busy`
+   * when somebody does want it, and what keeps the server out of reach.
+   */
   drain(row: number, signal: AbortSignal | undefined): Promise<void> | null {
     this.#requests.refuseBusy(row);
-    const back = this.#requests.whenBack(row);
-    if (back === null) return null;
+    const back = this.#requests.comeBack(row, signal);
     // After a failure that lost nothing: asking again is trying again.
-    this.#stream.wake();
-    return waitFor(back, { signal }, () => new Error());
+    if (back !== null) this.#stream.wake();
+    return back;
   }
 
   /** Whether a row was asked and has not answered. */
@@ -123,7 +138,7 @@ export class AsynchronousStepping implements Receiver {
 
   /** Runs a batch between the rows' messages: waits until all that are out are back, and holds back what is asked meanwhile. */
   callBetween<Result>(run: () => Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
-    return this.#turns.take(() => this.#session.isBusy, run, signal);
+    return this.#turns.take(run, signal);
   }
 
   /** Waits for the end of a call of another environment; null if there is none. */
@@ -169,7 +184,7 @@ export class AsynchronousStepping implements Receiver {
     if (isFinal) this.#session.forget();
     this.#requests.fail(error, isFinal);
     if (this.#inbox.rows.size > 0) this.#inbox.fail(error, isFinal);
-    if (isFinal) this.#free.fail(error);
+    this.#free.fail(error);
     this.#turns.fail(error);
   }
 
@@ -179,14 +194,23 @@ export class AsynchronousStepping implements Receiver {
     await this.#stream.close();
   }
 
-  #refuseBatch(operation: string): void {
-    const [out, held] = [this.#inbox.rows.size, this.#free.held.size];
-    if (this.#turns.isActing || (out === 0 && held === 0 && !this.#session.isBusy)) return;
+  /** Lets a batch wait for rows that were released and are not back, unless somebody else waits for one; refuses it for any others. */
+  #guardBatch(operation: string, signal: AbortSignal | undefined): Promise<void> | null {
+    if (this.#turns.isActing) return null;
+    const leaving = this.#free.isAwaited ? 0 : this.#leaving.size;
+    const [out, held] = [this.#inbox.rows.size, this.#free.held.size - leaving];
+    if (out === 0 && held === 0 && leaving > 0) return this.#waitForLeaving(signal);
+    if (out === 0 && held === 0 && !this.#session.isBusy) return null;
     const reason = out > 0 || held === 0 ? `${out} rows are out` : `${held} environments are checked out`;
     throw new SandpoolError("pool_busy", `${operation} was called while ${reason}; expected none.`, {
       hint: "Take all results with recv and release all environments first: batches and the stream take turns.",
       details: { out, checked_out: held },
     });
+  }
+
+  async #waitForLeaving(signal: AbortSignal | undefined): Promise<void> {
+    this.#stream.wake();
+    for (const row of [...this.#leaving]) await this.#requests.comeBack(row, signal);
   }
 
   #refuseDuringBatch(): void {

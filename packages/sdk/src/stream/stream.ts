@@ -143,7 +143,8 @@ export class Stream {
 
   async #flush(): Promise<void> {
     try {
-      await this.#options.settle();
+      // With nothing to be sent a batch may run.
+      if (this.#session.isWaiting) await this.#options.settle();
     } finally {
       this.#isFlushing = false;
     }

@@ -4,8 +4,16 @@ import { waitFor } from "./waiting.ts";
 export class Turns {
   /** The batch of a turn is being started: it is not refused for the environments that are checked out. */
   isActing = false;
+  readonly #isBusy: () => boolean;
+  readonly #wake: () => void;
   #current: Promise<void> | null = null;
-  #quiet: { isBusy: () => boolean; resolve: () => void; reject: (error: Error) => void } | null = null;
+  #quiet: PromiseWithResolvers<void> | null = null;
+
+  /** `isBusy` says whether rows are out, `wake` tries again to bring them back. */
+  constructor({ isBusy, wake }: { isBusy: () => boolean; wake: () => void }) {
+    this.#isBusy = isBusy;
+    this.#wake = wake;
+  }
 
   get isTaken(): boolean {
     return this.#current !== null;
@@ -16,20 +24,16 @@ export class Turns {
     return this.#current === null ? null : this.#wait(this.#current, signal);
   }
 
-  /** Runs something when nothing `isBusy` any longer. */
-  async take<Result>(
-    isBusy: () => boolean,
-    run: () => Promise<Result>,
-    signal: AbortSignal | undefined,
-  ): Promise<Result> {
+  /** Runs something when no row is out any longer. */
+  async take<Result>(run: () => Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
     while (this.#current !== null) await this.#wait(this.#current, signal);
     const turn = Promise.withResolvers<void>();
     this.#current = turn.promise;
     try {
-      if (isBusy()) {
-        const { promise, resolve, reject } = Promise.withResolvers<void>();
-        this.#quiet = { isBusy, resolve, reject };
-        await waitFor(promise, { signal }, () => new Error());
+      if (this.#isBusy()) {
+        this.#quiet = Promise.withResolvers<void>();
+        this.#wake();
+        await this.#wait(this.#quiet.promise, signal);
       }
       return await this.#act(run);
     } finally {
@@ -41,7 +45,7 @@ export class Turns {
 
   /** Rows came back: maybe the last ones. */
   look(): void {
-    if (this.#quiet?.isBusy() === false) this.#quiet.resolve();
+    if (!this.#isBusy()) this.#quiet?.resolve();
   }
 
   /** The stream failed: whoever waits for rows to come back is told. */

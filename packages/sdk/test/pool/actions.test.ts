@@ -71,6 +71,18 @@ describe("actions", () => {
     expect(listed(readActions(Int8Array.of(20, 10), some, 3, discrete))).toEqual(["|i1", [10, 20]]);
   });
 
+  test("of a space of numbers that are no text are the pool's to judge", () => {
+    for (const actions of [
+      [null, 1, 2],
+      [true, false, 1],
+      [10n ** 30n, 1, 2],
+      [[1], [2, 3], 4],
+      [{ a: 1 }, 2, 3],
+    ]) {
+      expect(readActions(actions as Action[], all, 3, discrete)).toBe(actions);
+    }
+  });
+
   test("of no row are none", () => {
     expect(listed(readActions(new Float32Array(0), selectRows([], 3), 3, box))).toEqual(["<f4", []]);
     expect(readActions([], selectRows([], 3), 3, null)).toEqual([]);
@@ -106,6 +118,21 @@ describe("actions", () => {
   test.each([
     [new Float32Array(3), all, discrete, /dtype <f4; expected integers for the action space Discrete/],
     [NdArray.from(new Float32Array(9), [3, 3]), all, box, /shape \[3, 3\]; expected \[3, 2\] for the action space Box/],
+    [["a", "a", "a"], all, discrete, /row 0 is the string a; expected integers for the action space Discrete/],
+    [["2", 0], some, discrete, /row 2 is the string 2; expected integers/],
+    [[1, 0.5, 1], all, discrete, /row 1 is the number 0\.5; expected integers/],
+    [[1, Buffer.from("b"), 1], all, discrete, /row 1 is an object of class Buffer; expected integers/],
+    [
+      [
+        [1, 2],
+        [1, "x"],
+        [1, 2],
+      ],
+      all,
+      box,
+      /row 1 is the list \[1,"x"\]; expected numbers for the action space Box/,
+    ],
+    [[Float32Array.of(1), Int32Array.of(1), 1], all, discrete, /row 0 is an object of class Float32Array; expected/],
     [new Float32Array(5), all, box, /5 items; expected 3/],
     [new NdArray("<f4", [], Float32Array.of(1)), all, null, /an array of shape \[\]/],
     [{ move: [1, 2, 3] }, all, dict, /keys \["move"\]; expected those of the Dict space/],

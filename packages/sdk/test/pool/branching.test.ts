@@ -59,8 +59,8 @@ describe("branching", { timeout: 60_000 }, () => {
     await pool.step([5, 6, 7, 8]);
     const states = await pool.save({ where: [2, 1] });
     expect(states).toMatchObject([
-      { poolId: pool.id, row: 1, step: 1, way: "fork", pending: false, lost: null, pssBytes: null },
-      { row: 2, step: 1 },
+      { poolId: pool.id, row: 2, step: 1, way: "fork", pending: false, lost: null, pssBytes: null },
+      { row: 1, step: 1 },
     ]);
     expect(states[0]?.createdAt.getTime()).toBeGreaterThan(0);
     const first = await pool.step([1, 1, 1, 1]);
@@ -72,15 +72,29 @@ describe("branching", { timeout: 60_000 }, () => {
     await pool.restore(one as SavedState, { where: [true, false, false, true] });
     const third = await pool.step([1, 0, 0, 1]);
     expect([0, 3].map((row) => rowOf(third.observations, row))).toEqual(
-      [1, 1].map((row) => rowOf(first.observations, row)),
+      [2, 2].map((row) => rowOf(first.observations, row)),
     );
-    expect((await pool.states({ memory: true })).map(({ id, pssBytes }) => [id, Number(pssBytes) > 0])).toEqual(
-      states.map(({ id }) => [id, true]),
-    );
+    expect((await pool.states({ memory: true })).map(({ row, pssBytes }) => [row, Number(pssBytes) > 0])).toEqual([
+      [1, true],
+      [2, true],
+    ]);
     expect(await pool.drop(one)).toEqual([one?.id]);
     await expect(pool.restore(states, { where: [0, 1] })).rejects.toBeInstanceOf(NotFoundError);
     expect(await pool.drop()).toEqual([states[1]?.id]);
     expect(await pool.states()).toEqual([]);
+  });
+
+  test("a save's states have the order of where, so that a restore to the same where exchanges nothing", async () => {
+    await pool.reset();
+    const saved = await pool.step([5, 6, 7, 8]);
+    const where = [3, 0, 2];
+    const states = await pool.save(where);
+    expect(states.map(({ row }) => row)).toEqual(where);
+    expect((await pool.save([true, false, false, true])).map(({ row }) => row)).toEqual([0, 3]);
+    await pool.step([1, 1, 1, 1]);
+    const { observations } = await pool.restore(states, { where });
+    for (const row of where) expect(rowOf(observations, row)).toEqual(rowOf(saved.observations, row));
+    await pool.drop();
   });
 
   test("reseeded copies part, and tell what was reseeded", async () => {

@@ -179,6 +179,14 @@ describe("a pool", { timeout: 60_000 }, () => {
     );
   });
 
+  test("is refused for more rows a process than it has before anything is sent", async () => {
+    await expect(RLPool.create("nowhere", { n: 2, envsPerProcess: 3 }, connection)).rejects.toMatchObject({
+      name: "ArgumentError",
+      message: "envsPerProcess: received 3; the pool has 2 rows.",
+      hint: 'Pass an integer from 1 to 2, or "auto".',
+    });
+  });
+
   test("of another key is not found, and a wrong key is refused", async () => {
     const client = new Sandpool(connection);
     const other = await client.createKey("other", { owner: "other" });

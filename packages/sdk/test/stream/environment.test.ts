@@ -144,6 +144,41 @@ describe("environments that are checked out", { timeout: 60_000 }, () => {
     expect(isDone).toBe(true);
   });
 
+  test("that were left before their result came are waited for by batches", async () => {
+    await using pool = await makePool(server, "pacing", { n: 2 });
+    const leave = async (): Promise<void> => {
+      await using env = await pool.env();
+      await env.reset();
+      const aborting = new AbortController();
+      setTimeout(() => aborting.abort(new Error("enough")), 20);
+      await expect(env.step(SLOW / 2, { signal: aborting.signal })).rejects.toThrow("enough");
+    };
+    await leave();
+    const reset = pool.reset({ seed: 7 });
+    await expect(pool.getAttr("steps")).rejects.toMatchObject({ code: "pool_busy" });
+    expect(() => pool.send([0, 0])).toThrow(/while reset of the same pool is not done/);
+    expect((await reset).observations.toList()).toEqual([
+      [0, 0, 7],
+      [1, 0, 8],
+    ]);
+    await Promise.all([leave(), leave()]);
+    expect((await pool.step([0, 0])).observations.toList()).toEqual([
+      [0, 2, expect.any(Number)],
+      [1, 2, expect.any(Number)],
+    ]);
+    // Who waits for the row comes first; a batch whose wait is given up leaves nothing behind.
+    await using held = await pool.env();
+    await leave();
+    const waiting = pool.env();
+    await expect(pool.reset()).rejects.toMatchObject({ code: "pool_busy", details: { checked_out: 2 } });
+    (await waiting).release();
+    held.release();
+    await leave();
+    const aborted = pool.step([0, 0], { signal: AbortSignal.timeout(20) });
+    await expect(aborted).rejects.toMatchObject({ name: "TimeoutError" });
+    expect((await pool.reset({ seed: 9 })).observations.at(1, 2)).toBe(10);
+  });
+
   test("call methods between the steps of all", async () => {
     await using pool = await makePool(server, "pacing", { n: 3 });
     const rollout = async (seed: number): Promise<unknown[]> => {

@@ -120,6 +120,32 @@ describe("a stream whose connection breaks", { timeout: 60_000 }, () => {
     ]);
     await pool.close();
   });
+
+  test("and cannot be opened again ends every wait for what is out, each time it is asked", async () => {
+    const pool = await makeThroughProxy(2);
+    const [first, second] = [await pool.env<NdArray>(), await pool.env<NdArray>()];
+    await Promise.all([first.reset(), second.reset()]);
+    const steps = [first.step(5), second.step(5)];
+    proxy.leadTo(9);
+    await expect.poll(() => pool.timing.summary().batches).toBeGreaterThan(0);
+    proxy.cut();
+    const refused = { code: "connection_failed" };
+    await Promise.all(steps.map((step) => expect(step).rejects.toMatchObject(refused)));
+    await Promise.all([
+      expect(first.reset()).rejects.toMatchObject(refused),
+      expect(second.call("scaled", { args: [1] })).rejects.toMatchObject(refused),
+      expect(pool.env()).rejects.toMatchObject(refused),
+    ]);
+    second.release();
+    proxy.leadTo(Number(new URL(server.url).port));
+    expect((await first.reset({ seed: 3 })).observation.toList()).toEqual([first.index, 0, 3]);
+    first.release();
+    expect((await pool.reset({ seed: 5 })).observations.toList()).toEqual([
+      [0, 0, 5],
+      [1, 0, 6],
+    ]);
+    await pool.close();
+  });
 });
 
 describe("a stream that the server ends", { timeout: 60_000 }, () => {

@@ -6,6 +6,8 @@ import { readBody } from "../http/readBody.ts";
 import type { BatchOperation, Metrics } from "../metrics.ts";
 import type { ServerLimits } from "../options.ts";
 import type { PoolCatalog } from "../pools/catalog.ts";
+import type { SavedStateCounts } from "../pools/savedStates.ts";
+import type { OperationJournal } from "../store/operations.ts";
 import {
   isBinaryBody,
   mediaType,
@@ -18,11 +20,15 @@ import {
 } from "./requests.ts";
 
 const SMALL_REPLY_BYTES = 4_096;
+/** The batches that make processes. */
+const AUDITED: ReadonlySet<BatchOperation> = new Set(["fork", "save", "restore"]);
 
 export interface BatchContext {
   catalog: PoolCatalog;
   limits: ServerLimits;
   metrics: Metrics;
+  journal: OperationJournal;
+  states: SavedStateCounts;
 }
 
 /** Handles one batch of a pool on the bare request and response; the caller answers what it throws. */
@@ -34,10 +40,15 @@ export async function handleBatch(
   response: ServerResponse,
 ): Promise<void> {
   const startedMs = performance.now();
-  const pool = context.catalog.find(callerOf(request).owner, idOrName);
+  const caller = callerOf(request);
+  const pool = context.catalog.find(caller.owner, idOrName);
   const encoding = request.headers.accept?.includes(BATCH_CONTENT_TYPE) ? "binary" : "json";
   const run = operation === "observations" ? observe : BODY_OPERATIONS[operation];
-  const { batch, rows } = await run(context.limits, pool, request, encoding);
+  const asked = () => run(context.limits, pool, request, encoding);
+  const { batch, rows } = AUDITED.has(operation)
+    ? await context.journal.audited(`pool.${operation}`, caller, pool.id, asked)
+    : await asked();
+  if (operation === "save") context.states.saved(pool, batch.summary);
   writeBatch(response, operation === "save" ? 201 : 200, batch);
   context.metrics.batch(operation, (performance.now() - startedMs) / 1000, rows, batch.summary);
 }

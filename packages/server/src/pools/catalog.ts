@@ -104,9 +104,10 @@ export class PoolCatalog {
       .execute();
   }
 
-  countLive(): number {
+  /** Every live pool of every owner. */
+  live(): Pool[] {
     const owners = new Set([...this.#known.values()].map((known) => known.owner));
-    return [...owners].reduce((sum, owner) => sum + this.#worker.pools.list(owner).length, 0);
+    return [...owners].flatMap((owner) => this.#worker.pools.list(owner));
   }
 }
 

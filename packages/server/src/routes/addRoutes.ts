@@ -4,7 +4,6 @@ import type { EndpointContext } from "../http/endpoint.ts";
 import type { RequestContext } from "../http/serveRequests.ts";
 import type { KeyManager } from "../keys/manageKeys.ts";
 import type { PoolCreator } from "../pools/createPool.ts";
-import type { OperationJournal } from "../store/operations.ts";
 import { addArchiveRoutes } from "./archives.ts";
 import { addBatchRoutes } from "./batches.ts";
 import { addPoolCreation } from "./createPool.ts";
@@ -18,7 +17,6 @@ export interface RouteContext extends RequestContext, EndpointContext {
   worker: Worker;
   creator: PoolCreator;
   keys: KeyManager;
-  journal: OperationJournal;
 }
 
 /** Every route of version 1. */

@@ -8,7 +8,7 @@ const Params = Type.Object({ id: Type.String({ maxLength: 64 }) });
 const Memory = Type.Object({ memory: Type.Optional(Type.Boolean()) });
 
 /** A pool's saved states, but for the save itself, which is a batch. */
-export function addStateRoutes(app: App, { catalog, limits }: RouteContext): void {
+export function addStateRoutes(app: App, { catalog, limits, journal, states }: RouteContext): void {
   app.get(
     "/v1/pools/:id/states",
     { schema: { params: Params, querystring: Memory, response: { 200: StateList } } },
@@ -24,8 +24,11 @@ export function addStateRoutes(app: App, { catalog, limits }: RouteContext): voi
       schema: { params: Params, body: DropRequest, response: { 200: DroppedStates } },
     },
     async (request) => {
-      const pool = catalog.find(callerOf(request.raw).owner, request.params.id);
-      return { dropped: await pool.drop(request.body.states) };
+      const caller = callerOf(request.raw);
+      const pool = catalog.find(caller.owner, request.params.id);
+      const dropped = await journal.audited("pool.drop", caller, pool.id, () => pool.drop(request.body.states));
+      states.dropped(pool, dropped.length);
+      return { dropped };
     },
   );
 }

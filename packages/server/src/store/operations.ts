@@ -1,4 +1,4 @@
-import { makeId } from "@sandpool/protocol";
+import { makeId, SandpoolError } from "@sandpool/protocol";
 import type { Logger } from "pino";
 import type { Identity } from "../keys/keyring.ts";
 import type { Store } from "./openStore.ts";
@@ -15,6 +15,14 @@ export interface Operation {
 
 type OnEnd = (kind: string, state: "done" | "failed") => void;
 
+interface Started {
+  id: string;
+  owner: string;
+  key_id: string;
+  kind: string;
+  object_id: string | null;
+}
+
 /** Journals an operation before it happens and writes its one audit line when it ended. */
 export class OperationJournal {
   readonly #store: Store;
@@ -28,8 +36,8 @@ export class OperationJournal {
   }
 
   async begin(kind: string, caller: Identity, objectId: string | null = null): Promise<Operation> {
-    const id = makeId("op");
-    const started = { id, owner: caller.owner, key_id: caller.keyId, kind, object_id: objectId };
+    const started = start(kind, caller, objectId);
+    const { id } = started;
     await this.#store
       .insertInto("operations")
       .values({ ...started, state: "running", error_code: null, started_at: now(), ended_at: null })
@@ -40,10 +48,30 @@ export class OperationJournal {
         .set({ state, object_id: object, error_code: errorCode, ended_at: now() })
         .where("id", "=", id)
         .execute();
-      this.#onEnd(kind, state);
-      this.#logger.info({ audit: { ...started, object_id: object, state, error_code: errorCode } }, "operation");
+      this.#ended({ ...started, object_id: object }, state, errorCode);
     };
     return { id, done: (object) => end("done", object, null), failed: (code) => end("failed", objectId, code) };
+  }
+
+  /**
+   * Runs an operation on a live object and writes its audit line, in the log only: a tree search forks thousands of times, which
+   * would push everything else out of the store, and a crash leaves nothing of them to settle.
+   */
+  async audited<Result>(kind: string, caller: Identity, objectId: string, act: () => Promise<Result>): Promise<Result> {
+    const started = start(kind, caller, objectId);
+    try {
+      const result = await act();
+      this.#ended(started, "done", null);
+      return result;
+    } catch (error) {
+      this.#ended(started, "failed", error instanceof SandpoolError ? error.code : "internal");
+      throw error;
+    }
+  }
+
+  #ended(started: Started, state: "done" | "failed", errorCode: string | null): void {
+    this.#onEnd(started.kind, state);
+    this.#logger.info({ audit: { ...started, state, error_code: errorCode } }, "operation");
   }
 
   /** After a crash: whatever was running was interrupted. Also drops all but the newest lines. */
@@ -64,6 +92,10 @@ export class OperationJournal {
       .limit(KEPT_OPERATIONS);
     await this.#store.deleteFrom("operations").where("id", "not in", oldest).execute();
   }
+}
+
+function start(kind: string, caller: Identity, objectId: string | null): Started {
+  return { id: makeId("op"), owner: caller.owner, key_id: caller.keyId, kind, object_id: objectId };
 }
 
 export function now(): string {

@@ -14,6 +14,8 @@ export function closeCodeOf({ code, details }: SandpoolError): number {
       return STREAM_CLOSE_CODES.taken;
     case "unauthorized":
       return STREAM_CLOSE_CODES.keyRevoked;
+    case "request_timeout":
+      return STREAM_CLOSE_CODES.tooSlow;
     case "internal":
     case "agent_failed":
       return STREAM_CLOSE_CODES.internal;

@@ -1,3 +1,4 @@
+import type { Duplex } from "node:stream";
 import { SandpoolError, STREAM_PROTOCOLS } from "@sandpool/protocol";
 import type { Pool, StreamConnection, StreamMessage } from "@sandpool/worker";
 import type { RawData, WebSocket } from "ws";
@@ -5,6 +6,7 @@ import { toSandpoolError } from "../http/sendError.ts";
 import type { RequestContext } from "../http/serveRequests.ts";
 import type { Identity } from "../keys/keyring.ts";
 import { closeCodeOf } from "./closeCode.ts";
+import { MessageClock } from "./messageClock.ts";
 import { parseMessage } from "./parseMessage.ts";
 
 export type StreamContext = Pick<RequestContext, "catalog" | "limits" | "metrics" | "logger">;
@@ -23,14 +25,17 @@ export class SocketConnection {
   readonly #context: StreamContext;
   readonly #caller: Identity;
   readonly #takesBinary: boolean;
+  readonly #clock: MessageClock;
   #stream: StreamConnection | null = null;
   #isOver = false;
 
-  constructor(context: StreamContext, socket: WebSocket, opening: Opening) {
+  /** `transport` is what the WebSocket reads from. */
+  constructor(context: StreamContext, socket: WebSocket, transport: Duplex, opening: Opening) {
     this.#context = context;
     this.#socket = socket;
     this.#caller = opening.caller;
     this.#takesBinary = socket.protocol === STREAM_PROTOCOLS.binary;
+    this.#clock = new MessageClock(transport, context.limits, (error) => this.#end(error));
     // The library closes the socket itself then, with the code of what was wrong in the frames.
     socket.on("error", () => this.#leave());
     socket.on("close", () => this.#leave());
@@ -75,12 +80,16 @@ export class SocketConnection {
       const fin = index === chunks.length - 1;
       socket.send(chunk, { binary: !isText, fin }, fin ? () => this.#readOn() : undefined);
     }
-    if (socket.bufferedAmount > this.#context.limits.streamUnsentBytes) socket.pause();
+    if (socket.bufferedAmount <= this.#context.limits.streamUnsentBytes) return;
+    this.#clock.pause();
+    socket.pause();
   }
 
   #readOn(): void {
     const socket = this.#socket;
-    if (socket.isPaused && socket.bufferedAmount <= this.#context.limits.streamUnsentBytes) socket.resume();
+    if (!socket.isPaused || socket.bufferedAmount > this.#context.limits.streamUnsentBytes) return;
+    this.#clock.resume();
+    socket.resume();
   }
 
   #end(error: SandpoolError): void {
@@ -94,6 +103,7 @@ export class SocketConnection {
 
   #leave(): void {
     this.#isOver = true;
+    this.#clock.stop();
     this.#stream?.detach();
     this.#stream = null;
   }

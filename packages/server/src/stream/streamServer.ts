@@ -46,7 +46,7 @@ export class StreamServer {
       request.socket.setKeepAlive(true, TCP_KEEPALIVE_MS);
       this.#sockets.handleUpgrade(request, socket, head, (opened) => {
         socket.off("error", ignore);
-        new SocketConnection(this.#context, opened, opening);
+        new SocketConnection(this.#context, opened, socket, opening);
       });
     } catch (error) {
       this.#refuse(socket, error);

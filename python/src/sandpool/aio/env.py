@@ -25,6 +25,7 @@ class AsyncEnv:
     Attributes:
         index: the row.
         info: info of the last reset or step; a failed row's has ``"sandpool_error"``.
+        has_left: whether its block has ended.
     """
 
     def __init__(self, hub: Hub, index: int, run_batch: RunBatch) -> None:
@@ -33,7 +34,7 @@ class AsyncEnv:
         self._hub = hub
         self._run_batch = run_batch
         self._was_reset = False
-        self._has_left = False
+        self.has_left = False
         self._awaited: asyncio.Future[_Place] | None = None
         self._back = asyncio.Event()
         self._back.set()
@@ -44,8 +45,7 @@ class AsyncEnv:
         A row that was lost is reset hard, so that it serves the next coroutine again. A reset that fails returns the row's last good
         observation (None in a list pool) and says why in ``info["sandpool_error"]``, or raises RowsFailedError with ``errors="raise"``.
         """
-        # What a cancelled await left out comes back first, and belongs to nobody.
-        await self._back.wait()
+        await self.come_back()
         hard = hard or self.index in self._hub.lost
         seeds = None if seed is None else [seed]
         part, place = await self._exchange(make_resets(seeds, options, hard, [self.index], self._hub.pool.n))
@@ -90,9 +90,25 @@ class AsyncEnv:
             raise RowsFailedError(message, errors=result.errors, result=result)
         return result[self.index]
 
+    async def come_back(self) -> None:
+        """Wait for what a cancelled await left out; it belongs to nobody. Raises what keeps it out, when the server is out of reach."""
+        while not self._back.is_set():
+            if self._awaited is None or self._awaited.done():
+                self._awaited = asyncio.get_running_loop().create_future()
+            awaited = self._awaited
+            self._hub.wake()
+            try:
+                await asyncio.wait([awaited])
+            except asyncio.CancelledError:
+                awaited.cancel()
+                raise
+            error = None if awaited.cancelled() else awaited.exception()
+            if error is not None and not self._back.is_set():
+                raise error
+
     def leave(self) -> None:
         """Give the row back, at once or when what is out has come."""
-        self._has_left = True
+        self.has_left = True
         if self._back.is_set():
             self._hub.owners.give_back(self.index)
 
@@ -133,11 +149,11 @@ class AsyncEnv:
     def _come_back(self) -> None:
         if not self._back.is_set():
             self._back.set()
-            if self._has_left:
+            if self.has_left:
                 self._hub.owners.give_back(self.index)
 
     def _check_held(self) -> None:
-        if self._has_left:
+        if self.has_left:
             raise InvalidValueError(
                 f"Row {self.index} was used after its block had ended; expected a row that is checked out.",
                 hint="Use it inside `async with pool.env() as e:`.",

@@ -75,16 +75,19 @@ class AsyncPoolHandle:
         return self._hub
 
     async def _batch(self, function: Callable[Concatenate[RLPool, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a batch in the thread. Who is cancelled leaves it to its end; what comes after waits for that."""
+        """Run a batch in the thread, after what cancelled rollouts left out. Who is cancelled leaves it to its end; what follows waits."""
         hub = self._opened
         loop = asyncio.get_running_loop()
         run = partial(contextvars.copy_context().run, function, hub.pool, *args, **kwargs)
         hub.turns.begin_batch()
         try:
+            await hub.owners.wait_for_left()
             running = self._executor.submit(run)
-        except RuntimeError as error:
+        except BaseException as error:
             hub.turns.end_batch()
-            raise closed_by_us(hub.pool) from error
+            if isinstance(error, RuntimeError):
+                raise closed_by_us(hub.pool) from error
+            raise
         running.add_done_callback(lambda _: _in_loop(loop, hub.turns.end_batch))
         return await asyncio.wrap_future(running)
 

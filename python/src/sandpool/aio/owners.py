@@ -14,7 +14,16 @@ from sandpool.stream.session import Session
 
 
 class Owner(Protocol):
-    """Someone who has a row."""
+    """Someone who has a row.
+
+    Attributes:
+        has_left: whether it only waits for what is out.
+    """
+
+    has_left: bool
+
+    async def come_back(self) -> None:
+        """Wait until nothing of the row is out."""
 
     def accept(self, part: Part, place: int) -> None:
         """Take the row's result, at a place of a part."""
@@ -45,6 +54,11 @@ class OwnedRows(Receiver):
         del self._owners[row]
         self.session.owned.discard(row)
         self._desk.give(row)
+
+    async def wait_for_left(self) -> None:
+        """Wait for the rows that were left before their result came: nobody else can."""
+        for owner in [owner for owner in self._owners.values() if owner.has_left]:
+            await owner.come_back()
 
     def deliver(self, part: Part) -> None:
         """Take the rows of one message."""

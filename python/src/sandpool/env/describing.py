@@ -72,8 +72,20 @@ def space_of(space: Any) -> Any:
     return dict({"type": kind}, **_SPACES[kind](space))
 
 
+def _text_key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    msg = f"a Dict space has the key {key!r} ({type(key).__name__}), expected text. Wrap the environment so that it is {str(key)!r}."
+    raise TypeError(msg)
+
+
+def little_endian(dtype: Any) -> Any:
+    """The dtype in the byte order in which numbers travel."""
+    return dtype.newbyteorder("<") if dtype.str[0] == ">" else dtype
+
+
 def _box_of(space: Any) -> dict[str, Any]:
-    return {"dtype": space.dtype.str, "shape": list(space.shape), "low": space.low, "high": space.high}
+    return {"dtype": little_endian(space.dtype).str, "shape": list(space.shape), "low": space.low, "high": space.high}
 
 
 def _integer(value: Any) -> int:
@@ -82,15 +94,15 @@ def _integer(value: Any) -> int:
 
 _SPACES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "Box": _box_of,
-    "Discrete": lambda s: {"n": _integer(s.n), "start": _integer(getattr(s, "start", 0)), "dtype": s.dtype.str},
+    "Discrete": lambda s: {"n": _integer(s.n), "start": _integer(getattr(s, "start", 0)), "dtype": little_endian(s.dtype).str},
     "MultiDiscrete": lambda s: {
         "nvec": s.nvec.tolist(),
         "start": s.start.tolist() if hasattr(s, "start") else (s.nvec * 0).tolist(),
-        "dtype": s.dtype.str,
+        "dtype": little_endian(s.dtype).str,
     },
     "MultiBinary": lambda s: {"n": _integer(s.n) if not hasattr(s.n, "__len__") else [_integer(n) for n in s.n]},
     "Text": lambda s: {"min": s.min_length, "max": s.max_length, "charset": s.characters},
-    "Dict": lambda s: {"spaces": [[str(key), space_of(one)] for key, one in s.spaces.items()]},
+    "Dict": lambda s: {"spaces": [[_text_key(key), space_of(one)] for key, one in s.spaces.items()]},
     "Tuple": lambda s: {"spaces": [space_of(one) for one in s.spaces]},
     "Sequence": lambda s: {"space": space_of(s.feature_space), "stack": bool(getattr(s, "stack", False))},
     "Graph": lambda s: {"node": space_of(s.node_space), "edge": space_of(s.edge_space)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -70,11 +71,7 @@ class Descriptors:
 def survey_descriptors(own: Iterable[int], folders: Folders) -> Descriptors:
     """Look at every descriptor but the helper's own. The offsets are those of now: only a process that stands still is worth a look."""
     found = Descriptors()
-    for descriptor in sorted({int(name) for name in os.listdir("/proc/self/fd")} - set(own)):
-        try:
-            status = os.fstat(descriptor)
-        except OSError:  # the one that listed the folder
-            continue
+    for descriptor, status in _statuses(sorted({int(name) for name in os.listdir("/proc/self/fd")} - set(own))):
         if (status.st_dev, status.st_ino) == folders.log:
             found.log[descriptor] = os.get_inheritable(descriptor)
             continue
@@ -84,6 +81,15 @@ def survey_descriptors(own: Iterable[int], folders: Folders) -> Descriptors:
         elif kind:
             found.refused[kind].append((descriptor, os.readlink(f"/proc/self/fd/{descriptor}")))
     return found
+
+
+def _statuses(descriptors: list[int]) -> list[tuple[int, os.stat_result]]:
+    """All of them before the survey opens anything, which gets the number of the one that listed the folder and is gone."""
+    known = []
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            known.append((descriptor, os.fstat(descriptor)))
+    return known
 
 
 def _kind_of(status: os.stat_result) -> str:

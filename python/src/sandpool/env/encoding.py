@@ -29,13 +29,15 @@ class Output:
         self.chunks: list[Any] = []  # bytes, or memoryviews that are written before the environment runs again
         self.size = 0
         self.lenient = False  # in info and metadata: what cannot be sent becomes its repr, and no array goes raw
+        self.arrays = False  # in an observation whose space is arrays alone, so that a list in it is one
         self.warned: Any = set()
 
-    def start(self) -> None:
+    def start(self, arrays: bool = False) -> None:
         if self.chunks:
             self.chunks = []
             self.size = 0
         self.lenient = False
+        self.arrays = arrays
 
     def finish(self, text: str, info: Any = False) -> bytes | list[Any]:
         """Close the reply `text`, with its info where there is one, and append the raw bytes: one piece, or many where they are large."""
@@ -125,7 +127,25 @@ def _encode_list(value: Any, output: Output) -> str:
             return _encode_plain(value if type(value) is list else list(value))
         except ValueError:  # a NaN or an infinity
             pass
+    elif output.arrays and not output.lenient and any(map(_is_numpy, kinds)):
+        numbers = _numbers_of(value)
+        if numbers is not None:
+            value = numbers
     return "[" + ",".join([encode(item, output) for item in value]) + "]"
+
+
+def _is_numpy(kind: type) -> bool:
+    numpy = sys.modules["numpy"]
+    return issubclass(kind, (numpy.generic, numpy.ndarray))
+
+
+def _numbers_of(value: Any) -> Any:
+    """A list of numpy's numbers and arrays as plain lists; None where it is no array of numbers, and the agent says what does not fit."""
+    try:
+        array = sys.modules["numpy"].asarray(value)
+    except ValueError:  # of unequal lengths
+        return None
+    return array.tolist() if array.dtype.kind in "biuf" else None
 
 
 def _has_huge(value: Any) -> bool:

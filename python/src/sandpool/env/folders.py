@@ -19,7 +19,7 @@ class Folders:
         self.isolated = bool(request.get("isolated"))
         self.branching = bool(request.get("branching"))
         self.given = request.get("workspace") or "/workspace"
-        self.base = os.path.realpath(self.given)  # as the kernel names what lies in it
+        self.base = self.given if self.isolated else os.path.realpath(self.given)  # as the kernel names what lies in it
         status = os.fstat(stderr)
         self.log = (status.st_dev, status.st_ino)
 

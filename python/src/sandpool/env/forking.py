@@ -6,13 +6,13 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from sandpool.env.exiting import flush_standard_streams
 from sandpool.env.native import CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_NUMBERS, CLONE_PARENT, SIGCHLD, native_calls
 
 if TYPE_CHECKING:
     from typing import Any
 
     from sandpool.env.channel import Channel
+    from sandpool.env.memory_group import MemoryGroup
 
 
 def fork_blockers(channel: Channel) -> list[dict[str, Any]]:
@@ -58,17 +58,17 @@ def read_name(path: str) -> str:
         return "(gone)"
 
 
-def fork_orphan(log: tuple[int, int] | None = None) -> int:
+def fork_orphan(group: MemoryGroup) -> int:
     """Fork so that the child's parent is this process's own parent at once, which can then wait for it: 0 in the child, else its pid.
 
     One raw clone does it (fork itself has no such flag); where the kernel or the machine refuses, two forks do. Output that waits in
-    standard streams is written before, so that it is not written twice; with `log` only to that file, by its device and inode.
+    standard streams has to be written before, or it is written twice. The child enters its memory group before it does anything
+    else, and has to check that it did.
     """
-    flush_standard_streams(log)
     native = native_calls()
-    number = CLONE_NUMBERS.get(os.uname().machine)
+    number = native.clone_number
     if number is None or not native.can_clone:
-        return _fork_twice()
+        return _fork_twice(group)
     flags = CLONE_PARENT | SIGCHLD
     address = native.thread_id_address()
     if address:  # keeps the C library's own copy of the thread's number right in the child
@@ -77,6 +77,7 @@ def fork_orphan(log: tuple[int, int] | None = None) -> int:
     native.before_fork()
     pid = native.syscall(number, flags, 0, *places)
     if pid == 0:
+        group.enter(native)
         native.after_fork_child()
         return 0
     number_of_error = native.last_errno()
@@ -86,10 +87,10 @@ def fork_orphan(log: tuple[int, int] | None = None) -> int:
     if number_of_error in (errno.EAGAIN, errno.ENOMEM):  # a limit, which two forks would meet as well
         raise OSError(number_of_error, f"cannot fork: {os.strerror(number_of_error)}")
     native.can_clone = False
-    return _fork_twice()
+    return _fork_twice(group)
 
 
-def _fork_twice() -> int:
+def _fork_twice(group: MemoryGroup) -> int:
     incoming, outgoing = os.pipe()
     middle = os.fork()
     if middle == 0:
@@ -101,6 +102,7 @@ def _fork_twice() -> int:
         finally:
             if pid:
                 os._exit(0)
+        group.enter(native_calls())
         os.close(incoming)
         os.close(outgoing)
         return 0

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def enter_identity(request: dict[str, Any], stderr: int) -> None:
-    """Become environment `index`: its memory group, user, mounts, limits, folders, session and descriptors.
+    """Become environment `index`: its user, mounts, limits, folders, session and descriptors; it is in its memory group already.
 
-    The order matters: the group is written to with the template's rights, ids come before mounts, capabilities go after them.
+    The order matters: ids come before mounts, capabilities go after them.
     """
     workspace = request["workspace"]
     if request.get("isolated"):
@@ -47,15 +47,11 @@ def enter_copy(request: dict[str, Any], mounts: list[int]) -> None:
         become_user(request, lambda native: _exchange_folders(native, mounts))
     else:
         _set_limits(request.get("rlimits") or {}, ("as",))
-    _raise_oom_score(request.get("oom_score_adj"))
     os.setsid()
 
 
 def become_user(request: dict[str, Any], mount: Callable[[Native], None]) -> None:
     native = native_calls()
-    if request.get("memory"):
-        with open(os.path.join(request["memory"], "cgroup.procs"), "w") as file:
-            file.write("0")
     native.set_capabilities(effective=True, permitted=True)
     os.setgroups([])
     os.setresgid(request["gid"], request["gid"], request["gid"])

@@ -1,30 +1,28 @@
-"""The fork of a live environment: what the source looks for, and how its child becomes a copy with files of its own."""
+"""The fork of a live environment: what the source looks for, and its copies, which are all of one moment."""
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import json
+import gc
 import os
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
-from sandpool.env.channel import Channel, close_all
+from sandpool.env.becoming import Copy, become_copy
+from sandpool.env.channel import close_all
 from sandpool.env.descriptors import survey_descriptors
-from sandpool.env.errors import refuse_copy, without_surrogates
-from sandpool.env.folders import Folders
+from sandpool.env.errors import error_line, kind_of, refuse_copy
+from sandpool.env.exiting import flush_standard_streams
 from sandpool.env.forking import fork_orphan
-from sandpool.env.identity import enter_copy
-from sandpool.env.mappings import Remapping, survey_mappings
+from sandpool.env.lines import parse_line
+from sandpool.env.mappings import survey_mappings
 from sandpool.env.obstacles import find_obstacles
-from sandpool.env.reopening import change_folder, reopen
 from sandpool.env.row import check_seed
 
 if TYPE_CHECKING:
     from typing import Any
 
     from sandpool.env.descriptors import Descriptors
+    from sandpool.env.folders import Folders
     from sandpool.env.mappings import Mapping
     from sandpool.env.session import Session
 
@@ -59,29 +57,117 @@ class Source:
         close_all([file.content for file in self.descriptors.files if file.content >= 0])
 
 
-def fork_live(session: Session, identity: Any, request: dict[str, Any]) -> bytes:
-    """Copy this process as it is; the source answers the request and goes on waiting, the copy says hello on its own channel."""
-    expected = 5 if request.get("isolated") else 2
-    descriptors = session.channel.take_descriptors(expected)
-    if len(descriptors) != expected:
-        close_all(descriptors)
-        raise ValueError(
-            f"a live fork came with {len(descriptors)} descriptors; expected {expected}: "
-            + ", ".join(("the copy's channel", "its stderr", "its workspace", "its tmp", "its shm")[:expected])
-        )
+class Asked:
+    """One request for a copy, and the descriptors that came with it."""
+
+    def __init__(self, session: Session, request: dict[str, Any]) -> None:
+        expected = 5 if request.get("isolated") else 2
+        self.request = request
+        self.descriptors = session.channel.take_descriptors(expected)
+        try:
+            self.check(expected)
+        except ValueError:
+            close_all(self.descriptors)
+            raise
+
+    def check(self, expected: int) -> None:
+        check_seed(self.request.get("reseed"))
+        if len(self.descriptors) != expected:
+            raise ValueError(
+                f"a live fork came with {len(self.descriptors)} descriptors; expected {expected}: "
+                + ", ".join(("the copy's channel", "its stderr", "its workspace", "its tmp", "its shm")[:expected])
+            )
+
+    @property
+    def identity(self) -> Any:
+        return self.request.get("id")
+
+
+def fork_live(session: Session, request: dict[str, Any]) -> bytes:
+    """Copy this process as it is; the source answers the requests and goes on waiting, each copy says hello on its own channel.
+
+    Requests of which each announces `more` are done together: the process is looked at once, and does little between two
+    forks, for whatever it writes to is a page more that it holds for the copies before.
+    """
+    answers: list[bytes] = []
+    asked = _read_all(session, request, answers)
+    collects = gc.isenabled()
+    gc.disable()  # in a copy it would write to every page with an object
     try:
-        check_seed(request.get("reseed"))
+        if asked:
+            _copy_all(session, asked, answers)
+    finally:
+        if collects:
+            gc.enable()
+    return b"".join(answers)
+
+
+def _read_all(session: Session, request: dict[str, Any], answers: list[bytes]) -> list[Asked]:
+    asked = []
+    while True:
+        try:
+            asked.append(Asked(session, request))
+        except ValueError as error:
+            answers.append(error_line(request.get("id"), kind_of(error), error))
+        if not request.get("more"):
+            return asked
+        line = session.channel.read_line()
+        if not line:
+            session.leave()
+        request = parse_line(line)
+
+
+def _copy_all(session: Session, asked: list[Asked], answers: list[bytes]) -> None:
+    """Adds the answer to each; in a copy they are that copy's first line instead."""
+    descriptors = [descriptor for one in asked for descriptor in one.descriptors]
+    try:
         source = _survey(session, descriptors)
-    except BaseException:
+    except Exception as error:
         close_all(descriptors)
-        raise
-    if isinstance(source, list) or source.blockers:
-        close_all(descriptors)
-        if isinstance(source, list):
-            return refuse_copy(identity, source)
+        answers += [error_line(one.identity, kind_of(error), error) for one in asked]
+        return
+    if isinstance(source, Source) and not source.blockers:
+        _fork_each(session, asked, source, answers)
+        return
+    close_all(descriptors)
+    if isinstance(source, Source):
         source.release()
-        return refuse_copy(identity, source.blockers)
-    return _fork(session, identity, request, descriptors, source)
+    blockers = source.blockers if isinstance(source, Source) else source
+    answers += [refuse_copy(one.identity, blockers) for one in asked]
+
+
+def _fork_each(session: Session, asked: list[Asked], source: Source, answers: list[bytes]) -> None:
+    copies = _prepare(asked, answers)
+    flush_standard_streams(source.folders.log)
+    hold = os.pipe() if source.must_wait else ()
+    for place, copy in enumerate(copies):
+        try:
+            pid = fork_orphan(copy.group)
+        except OSError as error:
+            answers.append(error_line(copy.request.get("id"), kind_of(error), error))
+        else:
+            if pid == 0:
+                later = [descriptor for other in copies[place + 1 :] for descriptor in other.descriptors]
+                answers[:] = [become_copy(session, copy, source, [*hold, *later])]
+                return
+            answers.append(copy.answer % pid)
+        close_all(copy.descriptors)
+    source.release()
+    if hold:
+        os.close(hold[1])
+        os.read(hold[0], 1)  # ends with the last copy at the latest
+        os.close(hold[0])
+
+
+def _prepare(asked: list[Asked], answers: list[bytes]) -> list[Copy]:
+    copies = []
+    for one in asked:
+        try:
+            copies.append(Copy(one.request, one.descriptors))
+        except OSError as error:  # its memory group may not be entered
+            close_all(one.descriptors)
+            answers.append(error_line(one.identity, kind_of(error), error))
+    return copies
 
 
 def _survey(session: Session, descriptors: list[int]) -> Source | list[dict[str, Any]]:
@@ -95,72 +181,3 @@ def _survey(session: Session, descriptors: list[int]) -> Source | list[dict[str,
         return [{"branching": False}]
     channel = session.channel
     return Source(folders, [channel.incoming, channel.outgoing, *channel.descriptors, *descriptors])
-
-
-def _fork(session: Session, identity: Any, request: dict[str, Any], descriptors: list[int], source: Source) -> bytes:
-    hold = os.pipe() if source.must_wait else None
-    try:
-        pid = fork_orphan(source.folders.log)
-    except OSError:
-        close_all([*descriptors, *(hold or ())])
-        source.release()
-        raise
-    if pid == 0:
-        return _become_copy(session, request, descriptors, source, hold)
-    close_all(descriptors)
-    source.release()
-    if hold is not None:
-        os.close(hold[1])
-        os.read(hold[0], 1)  # ends with the copy at the latest
-        os.close(hold[0])
-    return f'{{"id":{json.dumps(identity)},"ok":true,"pid":{pid}}}\n'.encode()
-
-
-def _become_copy(session: Session, request: dict[str, Any], descriptors: list[int], source: Source, hold: tuple[int, int] | None) -> bytes:
-    """In the forked child: take its identity and its files, and give its first line; end without it where that fails."""
-    channel, stderr, *mounts = descriptors
-    try:
-        session.channel.close()
-        session.channel = Channel(channel, channel)
-        session.folders = copy = Folders(request, stderr)
-        enter_copy(request, mounts)
-        close_all(mounts)
-        _take_files(source, copy, stderr)
-        if hold is not None:
-            close_all(list(hold))
-        if source.random is not None:
-            sys.modules["random"].setstate(source.random)
-        reseed = request.get("reseed")
-        known = {"id": 0, "ok": True, "index": request["index"], "pid": os.getpid()}
-        known["reseeded"] = None if reseed is None else session.reseed(reseed)
-        os.close(stderr)
-        return json.dumps(known, separators=(",", ":")).encode() + b"\n"
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.write(stderr, without_surrogates(traceback.format_exc()).encode())
-        os._exit(1)  # nothing that the source registered for its end is this process's to do
-
-
-def _take_files(source: Source, copy: Folders, stderr: int) -> None:
-    old = source.folders
-    for descriptor, inheritable in source.descriptors.log.items():
-        os.dup2(stderr, descriptor, inheritable)
-    for file in source.descriptors.files:
-        reopen(file, old, copy)
-    Remapping(source.mappings, old, copy).run()
-    source.release()
-    close_all([file.copied for file in source.descriptors.files if file.copied >= 0])
-    change_folder(None if source.folder is None else old.moved(source.folder, copy), copy.place_for(""))
-    if not copy.isolated:
-        _move_texts(old, copy)
-
-
-def _move_texts(old: Folders, copy: Folders) -> None:
-    """Where nothing is mounted the copy's folder has another path; variables of the process that name the source's are changed."""
-    atexit._clear()  # its functions may know the source's folder by name, and clean up there
-    for name, value in list(os.environ.items()):
-        if old.moved(value, copy) != value:
-            os.environ[name] = old.moved(value, copy)
-    known = vars(sys.modules["tempfile"]) if "tempfile" in sys.modules else {}
-    if isinstance(known.get("tempdir"), str):
-        known["tempdir"] = old.moved(known["tempdir"], copy)

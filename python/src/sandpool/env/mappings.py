@@ -40,8 +40,10 @@ def survey_mappings(folders: Folders, files: list[OpenFile]) -> tuple[list[Mappi
     """The mappings that a copy maps again, and the names of shared memory that it could not have of its own."""
     mappings, foreign = [], []
     with open("/proc/self/maps", "rb") as file:
-        text = os.fsdecode(file.read())
-    for parts in _LINE.findall(text):
+        text = file.read()
+    # Most of the hundreds of lines are neither shared nor ours, and not worth the time and memory of their parts.
+    wanted = _lines_with(text, [b"-s ", b"xs ", *(b" " + os.fsencode(top) for top in folders.tops)])
+    for parts in _LINE.findall(os.fsdecode(b"".join(wanted))):
         name = parts[-1].replace("\\012", "\n")
         if folders.holds(name):
             mapping = Mapping((*parts[:-1], name))
@@ -50,6 +52,17 @@ def survey_mappings(folders: Folders, files: list[OpenFile]) -> tuple[list[Mappi
         elif parts[5] == "s" and not _may_be_shared(name, writable=parts[3] == "w"):
             foreign.append(name)
     return mappings, sorted(set(foreign))
+
+
+def _lines_with(text: bytes, needles: list[bytes]) -> list[bytes]:
+    """The lines in which any of these stands, in their order."""
+    starts = set()
+    for needle in needles:
+        place = text.find(needle)
+        while place >= 0:
+            starts.add(text.rfind(b"\n", 0, place) + 1)
+            place = text.find(needle, text.index(b"\n", place))
+    return [text[start : text.index(b"\n", start) + 1] for start in sorted(starts)]
 
 
 def _locate(mapping: Mapping, folders: Folders, files: list[OpenFile]) -> None:

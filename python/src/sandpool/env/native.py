@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from sandpool.env.folders import ISOLATED
+
 CLONE_PARENT, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_NEWNS = 0x8000, 0x200000, 0x1000000, 0x20000
 SIGCHLD = 17
 MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MNT_DETACH = 2, 4, 32, 4096, 2
@@ -30,11 +32,19 @@ class Native:
             self.after_fork_parent = self.library.PyOS_AfterFork_Parent
             for function in (self.before_fork, self.after_fork_child, self.after_fork_parent):
                 function.restype, function.argtypes = None, []
+        self.clone_number = CLONE_NUMBERS.get(os.uname().machine)
         long = ctypes.c_long
         self.syscall = self.library.syscall
         self.syscall.restype, self.syscall.argtypes = long, [long] * 6
+        self.write = self.library.write
+        self.write.restype, self.write.argtypes = ctypes.c_ssize_t, [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
         self.prctl = self.library.prctl
         self.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+        # Made here, for what a fork makes for itself is copied page by page.
+        self.addressof = ctypes.addressof
+        self.texts = {text: ctypes.create_string_buffer(text.encode()) for text in ("", *ISOLATED)}
+        self.capability_header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+        self.capabilities = (ctypes.c_uint32 * 6)()  # twice: effective, permitted, inheritable
         address, size = ctypes.c_void_p, ctypes.c_size_t
         self.library.mmap.restype = address
         self.library.mmap.argtypes = [address, size, ctypes.c_int, ctypes.c_int, ctypes.c_int, long]
@@ -69,9 +79,7 @@ class Native:
 
     def attach(self, mount: int, target: str) -> None:
         """Show a detached mount at a place."""
-        text = self.ctypes.create_string_buffer(target.encode())
-        empty = self.ctypes.create_string_buffer(b"")
-        places = (self.ctypes.addressof(empty), AT_FDCWD, self.ctypes.addressof(text))
+        places = (self.addressof(self.texts[""]), AT_FDCWD, self.addressof(self.texts[target]))
         self.check(self.syscall(MOVE_MOUNT, mount, *places, MOVE_MOUNT_F_EMPTY_PATH), f"move_mount to {target}")
 
     def is_same_file(self, left: int, right: int) -> bool | None:
@@ -97,8 +105,7 @@ class Native:
 
     def set_capabilities(self, effective: bool, permitted: bool) -> None:
         """Keep what is permitted or drop it for ever, make all of it effective or nothing; nothing stays inheritable."""
-        header = (self.ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-        data = (self.ctypes.c_uint32 * 6)()  # twice: effective, permitted, inheritable
+        header, data = self.capability_header, self.capabilities
         self.check(self.library.capget(header, data), "capget")
         for place in (0, 3):
             kept = data[place + 1] if permitted else 0

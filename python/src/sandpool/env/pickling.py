@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import types
@@ -21,10 +22,16 @@ def pickle_parts(target: Any, parts: dict[str, Any]) -> bytes:
     """The parts of a state, each of its `layers` as its class's name and attributes.
 
     What refers to an object of the chain of wrappers will refer to the one of the environment that takes the state; so will what is
-    alike in all of them and has no pickle: modules, lambdas and specifications that stand directly in an attribute.
+    alike in all of them and has no pickle: modules, lambdas and specifications that stand directly in an attribute. What a lambda
+    or an inner function holds in its closure is told.
     """
-    known = _known_of(target)
-    told = {**parts, "layers": [(type(layer).__qualname__, _state_of(layer)) for layer in parts.get("layers", ())]}
+    own = parts.get("layers", ())
+    known, functions = _known_of(target, {id(layer) for layer in own})
+    told = {
+        **parts,
+        "layers": [(type(layer).__qualname__, _state_of(layer)) for layer in own],
+        "closures": [(function, function.__qualname__, _closure_of(function)) for function in functions],
+    }
     data = _pickle(told, known)
     if len(data) > STATE_MAX:
         data = zlib.compress(data, 1)
@@ -52,6 +59,15 @@ def apply_layers(into: list[Any], told: list[tuple[str, Any]]) -> None:
         _set_state_of(layer, state)
 
 
+def apply_closures(told: list[tuple[Any, str, dict[int, Any]]]) -> None:
+    """Give the functions in attributes of an environment what those of another held."""
+    for function, name, contents in told:
+        if getattr(function, "__qualname__", None) != name:
+            raise ValueError(f"received what the function {name} held; expected it in the same attribute, where {function!r:.200} is")
+        for place, value in contents.items():
+            function.__closure__[place].cell_contents = value
+
+
 def _state_of(layer: Any) -> Any:
     """What a pickle of the object holds besides its class. Raises TypeError where that is not all of it."""
     _, _, state, items, pairs = (*layer.__reduce_ex__(2), None, None, None)[:5]
@@ -74,16 +90,41 @@ def _set_state_of(layer: Any, state: Any) -> None:
         setattr(layer, name, value)
 
 
-def _known_of(target: Any) -> dict[int, tuple[Any, ...]]:
-    """What is not pickled, by its identity: the layers, and what stands in their attributes and is the same in each process."""
+def _known_of(target: Any, told: set[int]) -> tuple[dict[int, tuple[Any, ...]], list[types.FunctionType]]:
+    """What is not pickled, by its identity: the layers, and what stands in their attributes and is the same in each process.
+
+    Besides, the functions among it that stand in layers that are told.
+    """
     known: dict[int, tuple[Any, ...]] = {}
+    functions: list[types.FunctionType] = []
     for number, layer in enumerate(layers(target)):
         for name, value in getattr(layer, "__dict__", {}).items():
-            nameless = isinstance(value, types.FunctionType) and "<" in value.__qualname__
-            if nameless or isinstance(value, types.ModuleType) or (name in ("spec", "_cached_spec") and value is not None):
+            if name in ("spec", "_cached_spec") and value is not None:
                 known[id(value)] = (number, name)
-        known[id(layer)] = (number,)
-    return known
+            else:
+                _note(value, (number, name), known, functions if id(layer) in told else [])
+    known.update((id(layer), (number,)) for number, layer in enumerate(layers(target)))
+    return known, functions
+
+
+def _note(value: Any, place: tuple[Any, ...], known: dict[int, tuple[Any, ...]], functions: list[types.FunctionType]) -> None:
+    nameless = isinstance(value, types.FunctionType) and "<" in value.__qualname__
+    if id(value) in known or not (nameless or isinstance(value, types.ModuleType)):
+        return
+    known[id(value)] = place
+    if nameless and value.__closure__:
+        functions.append(value)
+        for cell, held in _closure_of(value).items():
+            _note(held, (*place, cell), known, functions)
+
+
+def _closure_of(function: types.FunctionType) -> dict[int, Any]:
+    """What its cells hold, by their places; without those that nothing was assigned to yet."""
+    contents = {}
+    for place, cell in enumerate(function.__closure__ or ()):
+        with contextlib.suppress(ValueError):
+            contents[place] = cell.cell_contents
+    return contents
 
 
 def _pickle(value: Any, known: dict[int, tuple[Any, ...]]) -> bytes:
@@ -91,21 +132,22 @@ def _pickle(value: Any, known: dict[int, tuple[Any, ...]]) -> bytes:
     try:
         _Pickler(file, known).dump(value)
     except Exception as error:
-        culprits = [*_culprits(value["layers"], known)]
+        culprits = [*_culprits(value, known)]
         if not culprits:
             raise
         raise TypeError(f"{error}: in {', '.join(culprits[:5])}; give the environment get_state() and set_state(state)") from error
     return file.getvalue()
 
 
-def _culprits(told: list[tuple[str, Any]], known: dict[int, tuple[Any, ...]]) -> Any:
-    """The names of attributes that do not pickle."""
-    for name, state in told:
+def _culprits(told: dict[str, Any], known: dict[int, tuple[Any, ...]]) -> Any:
+    """The names of attributes that do not pickle, and of functions that hold what does not."""
+    held = [("the closure of", {name: contents}) for _, name, contents in told["closures"]]
+    for name, state in [*told["layers"], *held]:
         for attribute, value in state.items() if isinstance(state, dict) else ():
             try:
                 _Pickler(io.BytesIO(), known).dump(value)
             except Exception:
-                yield f"{name}.{attribute}"
+                yield f"{name} {attribute}" if " " in name else f"{name}.{attribute}"
 
 
 class _Pickler(pickle.Pickler):
@@ -124,4 +166,9 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, place: Any) -> Any:
         layer = self.chain[place[0]]
-        return layer if len(place) == 1 else vars(layer)[place[1]]
+        if len(place) == 1:
+            return layer
+        value = vars(layer)[place[1]]
+        for cell in place[2:]:
+            value = value.__closure__[cell].cell_contents
+        return value

@@ -95,12 +95,12 @@ def copy_content(incoming: int, outgoing: int, size: int) -> None:
     os.ftruncate(outgoing, size)
 
 
-def change_folder(path: str | None, place: str) -> None:
+def change_folder(path: str | None, copy: Folders) -> None:
     """Go to the folder the source is in; to one that is removed at once where the source's was removed too."""
     if path is not None:
         os.chdir(path)
         return
-    folder = _passing_name(place)
+    folder = _passing_name(copy.place_for(""))
     os.mkdir(folder)
     os.chdir(folder)
     os.rmdir(folder)

@@ -13,6 +13,7 @@ from sandpool.env.encoding import NON_FINITE, Output, encode
 from sandpool.env.environments import five_values, plain_reward
 from sandpool.env.generators import reseed_generators
 from sandpool.env.lines import name_of
+from sandpool.env.stack import is_arrays
 
 if TYPE_CHECKING:
     from typing import Any
@@ -30,6 +31,7 @@ class Row:
         self.environment = environment
         self.target = environment.target
         self.cast = caster_of(environment.action_space)
+        self.arrays = is_arrays(getattr(environment.announced, "observation_space", None))
         self.seeded = False
         self.output = Output()
 
@@ -64,7 +66,7 @@ class Row:
         if type(reward) is not float:
             reward = plain_reward(reward)
         output = self.output
-        output.start()
+        output.start(self.arrays)
         text = (
             f'{{"id":{identity if type(identity) is int else json.dumps(identity)}'
             f',"obs":{encode(observation, output)}'
@@ -81,7 +83,7 @@ class Row:
             self.seeded = True
         observation, info = self.environment.reset(seed, decode(request.get("options"), raw))
         output = self.output
-        output.start()
+        output.start(self.arrays)
         return output.finish(f'{{"id":{json.dumps(identity)},"obs":{encode(observation, output)}', info)
 
     def measure(self, identity: Any, request: dict[str, Any], raw: bytes) -> bytes | list[Any]:

@@ -13,12 +13,13 @@ from sandpool.env.channel import Channel, close_all
 from sandpool.env.decoding import decode
 from sandpool.env.describing import describe
 from sandpool.env.errors import error_line, kind_of, refuse_fork
-from sandpool.env.exiting import flush_and_exit
+from sandpool.env.exiting import flush_and_exit, flush_standard_streams
 from sandpool.env.folders import Folders, home_in
 from sandpool.env.forking import fork_blockers, fork_orphan
 from sandpool.env.generators import freshen_generators, import_generators, reseed_generators
 from sandpool.env.identity import enter_identity
 from sandpool.env.lines import BadLineError, parse_line
+from sandpool.env.memory_group import MemoryGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,7 @@ class Session:
         self.form = form
         self.saver = saver
         self.served: Served | None = None
+        self.packed = False  # whether states must fit processes of several environments, though this one may have one
         self.is_template = False
         self.shared: Environment | None = None
         self.config: Any = None
@@ -110,6 +112,7 @@ class Session:
             self.served = self.form.begin(request.get("index") or 0, request.get("rows") or 1, self.config, configs, self.shared)
         except Exception as error:
             self.give_up(identity, error)
+        self.packed = self.served.packed or request.get("packed") is True
         return self.served
 
     def give_up(self, identity: Any, error: Exception) -> NoReturn:
@@ -123,7 +126,7 @@ class Session:
         if request.get("live"):
             from sandpool.env.live_fork import fork_live
 
-            return fork_live(self, identity, request)
+            return fork_live(self, request)
         descriptors = self.channel.take_descriptors(2)
         if not self.is_template:
             close_all(descriptors)
@@ -131,22 +134,29 @@ class Session:
         if len(descriptors) != 2:
             close_all(descriptors)
             raise ValueError(f"fork came with {len(descriptors)} descriptors; expected 2: the child's channel and its stderr")
+        flush_standard_streams()
         try:
-            pid = fork_orphan()
+            group = MemoryGroup(request)
+            try:
+                pid = fork_orphan(group)
+            except OSError:
+                close_all(group.descriptors)
+                raise
         except OSError:
             close_all(descriptors)
             raise
         if pid:
-            close_all(descriptors)
+            close_all([*descriptors, *group.descriptors])
             return f'{{"id":{json.dumps(identity)},"ok":true,"pid":{pid}}}\n'.encode()
-        return self.become_child(request, raw, *descriptors)
+        return self.become_child(request, raw, group, *descriptors)
 
-    def become_child(self, request: dict[str, Any], raw: bytes, channel: int, stderr: int) -> bytes:
+    def become_child(self, request: dict[str, Any], raw: bytes, group: MemoryGroup, channel: int, stderr: int) -> bytes:
         """In the forked child: take its identity and give its first line; end without it where that fails, with the reason on stderr."""
         try:
             self.channel.close()
             self.channel = Channel(channel, channel)
             atexit._clear()  # what the template registered is not the child's to clean up
+            group.check()
             self.folders = Folders(request, stderr)
             enter_identity(request, stderr)
         except BaseException:
@@ -182,9 +192,9 @@ class Session:
         """What this process can do besides: `fork` means live."""
         live = self.folders is not None and self.folders.branching
         one = served.first
-        saved = one is not None and self.saver.refusal(one, packed=served.packed) is None
+        saved = one is not None and self.saver.refusal(one, packed=self.packed) is None
         # Where its process can be forked, attributes alone are no copy of an environment: they lose its files and child programs.
-        if one is not None and live and not served.packed and not self.saver.is_told(one):
+        if one is not None and live and not self.packed and not self.saver.is_told(one):
             saved = False
         return (*(("fork",) if live else ()), *self.form.features, *(("state",) if saved else ()))
 

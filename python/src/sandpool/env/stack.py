@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from sandpool.env.describing import space_kind
+from sandpool.env.describing import little_endian, space_kind
 from sandpool.env.encoding import array_head, bytes_of, encode, key_head
 from sandpool.env.row_text import MisfitError, row_text
 
@@ -28,8 +28,13 @@ class Stack:
     """
 
     def __init__(self, space: Any, rows: int, output: Output) -> None:
-        self.is_array = sys.modules.get("numpy") is not None and stacks(space)
+        self.is_array = is_arrays(space)
         self.put, self.text = _parts_of(space, rows) if self.is_array else _list_of(rows, output)
+
+
+def is_arrays(space: Any) -> bool:
+    """Whether its observations are arrays of one form, and numpy is there for them."""
+    return sys.modules.get("numpy") is not None and stacks(space)
 
 
 def stacks(space: Any) -> bool:
@@ -55,8 +60,8 @@ def field_of(space: Any) -> tuple[Any, tuple[int, ...]]:
     kind = space_kind(space)
     numpy = sys.modules["numpy"]
     if kind == "Discrete":
-        return numpy.dtype(getattr(space, "dtype", None) or "<i8"), ()
-    return numpy.dtype("i1") if kind == "MultiBinary" else space.dtype, tuple(space.shape)
+        return little_endian(numpy.dtype(getattr(space, "dtype", None) or "<i8")), ()
+    return numpy.dtype("i1") if kind == "MultiBinary" else little_endian(space.dtype), tuple(space.shape)
 
 
 def _dict_of(space: Any, rows: int) -> tuple[Put, Write]:
@@ -152,9 +157,11 @@ def _fit(value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         if not typed and not isinstance(value, (int, float, list)):
             raise ValueError("expected an array")
         array = numpy.asarray(value)
+        if array.dtype.kind == "O" and typed:  # it travels as the list it is, and fits where that does
+            array, typed = numpy.asarray(array.tolist()), False
         if array.shape != shape:
             raise ValueError(f"its shape is {array.shape}, expected {shape}")
-        if array.dtype.kind not in "biufc" or not (typed or array.dtype.kind in "bi" or dtype.kind in "fc"):
+        if array.dtype.kind not in "biufc":
             raise ValueError(f"its dtype is {array.dtype}, expected {dtype}")
         if typed and not numpy.can_cast(array.dtype, dtype, "same_kind"):
             raise ValueError(f"its dtype is {array.dtype}, which numpy does not cast to {dtype} (same_kind)")

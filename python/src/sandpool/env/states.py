@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sandpool.env.encoding import base64_text
 from sandpool.env.generators import generators_state, set_generators_state
-from sandpool.env.pickling import apply_layers, pickle_parts, unpickle_parts
+from sandpool.env.pickling import apply_closures, apply_layers, pickle_parts, unpickle_parts
 from sandpool.env.row import Row, check_seed
 from sandpool.env.rows import Rows, rows_of
 from sandpool.env.run_rows import Run
@@ -28,7 +28,7 @@ def get_state(session: Session, identity: Any, request: dict[str, Any], raw: byt
     if isinstance(served, Rows):
         return _each(GetRun(session.saver, served, rows_of(request, served.all)), identity, request)
     row = _row_of(served)
-    _check(session.saver, row.environment, packed=False)
+    _check(session.saver, row.environment, session.packed)
     parts = {**session.saver.save(row.environment), "generators": generators_state(), "seeded": row.seeded}
     data = pickle_parts(row.environment.target, parts)
     return f'{{"id":{json.dumps(identity)},"state":{_told(data)}}}\n'.encode()
@@ -39,7 +39,7 @@ def set_state(session: Session, identity: Any, request: dict[str, Any], raw: byt
     if isinstance(served, Rows):
         return _each(SetRun(session.saver, served, rows_of(request, served.all), request), identity, request)
     row = _row_of(served)
-    _check(session.saver, row.environment, packed=False)
+    _check(session.saver, row.environment, session.packed)
     seed = request.get("reseed")
     check_seed(seed)
     parts = _restore(session.saver, row.environment, _read(request.get("state")))
@@ -134,6 +134,7 @@ def _restore(saver: Saver, environment: Environment, data: bytes) -> dict[str, A
     """Put a state back; nothing is changed unless all of it could be read."""
     parts = unpickle_parts(environment.target, data)
     apply_layers(saver.layers_of(environment), parts["layers"])
+    apply_closures(parts["closures"])
     saver.restore(environment, parts)
     return parts
 

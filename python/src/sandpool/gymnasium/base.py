@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import gymnasium
 import numpy as np
 from gymnasium import logger
-from gymnasium.error import ClosedEnvironmentError
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.utils import seeding
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -63,6 +63,7 @@ class PoolVectorEnv(VectorEnv):
         self._shown = BatchedObservations(self.single_observation_space, description["layout"], self.num_envs)
         self._failed = FailedRows(pool.batches, self.autoreset_mode, self._shown, pool.reset_timeout, copy)
         self._ended = np.zeros(self.num_envs, np.bool_)
+        self._restarts = pool.batches.restarts.copy()
         # Whether it has ever been reset; a pool of the caller's has been, or the caller minds.
         self._begun = np.full(self.num_envs, not owned or pool.initial_obs is not None)
         self._seeds = [-1] * self.num_envs
@@ -72,6 +73,16 @@ class PoolVectorEnv(VectorEnv):
     def timing(self) -> Timing:
         """How long the pool's batches took."""
         return self.pool.timing
+
+    def _notice_restarts(self) -> None:
+        """Take in which rows were reset, or became copies, through `pool` and not through this object."""
+        restarts = self.pool.batches.restarts
+        rows = np.flatnonzero(restarts != self._restarts)
+        if rows.size:
+            self._restarts = restarts.copy()
+            self._begun[rows] = True
+            self._ended[rows] = False
+            self._failed.forget(rows.tolist())
 
     # Seeds
 
@@ -168,6 +179,13 @@ class PoolVectorEnv(VectorEnv):
     def _check_running(self) -> None:
         if self.closed:
             raise ClosedEnvironmentError(f"Trying to operate on `{type(self).__name__}`, after a call to `close()`.")
+
+    def _check_begun(self) -> None:
+        if not self._begun.all():
+            raise ResetNeeded(
+                f"Cannot call env.step() before calling env.reset(): environments {np.flatnonzero(~self._begun).tolist()} "
+                "were never reset; reset them first. Nothing was sent."
+            )
 
     def _check_ready(self, method: str) -> None:
         self._check_running()

@@ -27,6 +27,7 @@ class BranchedVectorEnv(PoolVectorEnv):
     def fork(self, src: Any, dst: Any, *, reseed: Any = False) -> Started:
         """Make environments live copies of others as they are now; see `RLPool.fork` for arguments and errors."""
         self._check_ready("fork")
+        self._notice_restarts()
         batch = self.pool.batches.fork(src, dst, reseed, copy=self.copy)
         sources = [int(row) for row in batch.pairs.sources]
         return self._take_copies(batch, self._ended[sources], [self._seeds[row] for row in sources], reseed)
@@ -39,6 +40,7 @@ class BranchedVectorEnv(PoolVectorEnv):
     def restore(self, states: Any, where: Any = None, *, reseed: Any = False) -> Started:
         """Make environments live copies of states; see `RLPool.restore` for arguments and errors."""
         self._check_ready("restore")
+        self._notice_restarts()
         given = check_states(states, self.pool.id)
         batch = self.pool.batches.restore(given, where, reseed, self.pool.id, copy=self.copy)
         by_id = {state.id: state for state in given}
@@ -58,6 +60,7 @@ class BranchedVectorEnv(PoolVectorEnv):
 
     def _take_copies(self, batch: CopyBatch, ended: Any, seeds: list[int], reseed: Any) -> Started:
         targets = batch.pairs.targets
+        self._restarts = self.pool.batches.restarts.copy()
         self.errors = batch.reset.errors
         self._begun[targets] = True
         if self.autoreset_mode is AutoresetMode.DISABLED:

@@ -31,12 +31,16 @@ class FailedRows:
 
     def after_reset(self, batch: ResetBatch, rows: Iterable[int]) -> ResetBatch:
         """Return the reset of some rows as the trainer shall see it, and note which it left failed."""
-        for row in rows:
-            self._waiting.pop(row, None)
+        self.forget(rows)
         if not batch.errors:
             return batch
         self._note(batch)
         return batch._replace(obs=self._good(batch.obs))
+
+    def forget(self, rows: Iterable[int]) -> None:
+        """Take in that rows were reset by another way than a reset or step of the vector environment."""
+        for row in rows:
+            self._waiting.pop(row, None)
 
     def note_failed(self, batch: StepBatch) -> StepBatch:
         """Return a step with its failed rows truncated and as they are otherwise, and note which they are."""

@@ -163,7 +163,9 @@ class SandpoolVecEnv(BranchedVectorEnv):
         return lambda: self._reset(seeds, passed_on, selection)
 
     def _reset(self, seeds: Any, options: Any, selection: Selection) -> tuple[Any, dict[str, Any]]:
+        self._notice_restarts()
         batch = self.pool.batches.reset(seeds, options, False, selection, copy=self.copy)
+        self._restarts = self.pool.batches.restarts.copy()
         self.errors = batch.errors
         self._refuse_stillborn(batch, selection)
         self._note_seeds(seeds, selection)
@@ -183,7 +185,10 @@ class SandpoolVecEnv(BranchedVectorEnv):
     # Step
 
     def step(self, actions: Any) -> Stepped:
-        """Step all environments and return observations, rewards (float64), terminations, truncations (bool) and batched infos."""
+        """Step all environments and return observations, rewards (float64), terminations, truncations (bool) and batched infos.
+
+        ResetNeeded is raised, before anything is sent, for environments that were never reset.
+        """
         self._check_ready("step")
         return self._step_call(actions)()
 
@@ -198,7 +203,9 @@ class SandpoolVecEnv(BranchedVectorEnv):
         return self._pending.wait("step", timeout)  # type: ignore[no-any-return]
 
     def _step_call(self, actions: Any) -> Callable[[], Stepped]:
+        self._notice_restarts()
         chosen = read_actions(self._read_actions(actions), self._everyone, self.num_envs, self.pool.action_space)
+        self._check_begun()
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             rows = np.flatnonzero(self._ended).tolist()
             raise AssertionError(

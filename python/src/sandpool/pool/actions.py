@@ -15,6 +15,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Space = dict[str, Any] | None
 
 _NARROWED_FROM_BYTES = 8192
+_NUMERIC = ("Discrete", "MultiBinary", "MultiDiscrete", "Box")
+# Numpy's letters for bytes, text, records, durations and times.
+_NO_NUMBERS = "SUVmM"
 
 
 def read_actions(actions: object, selection: Selection, n: int, space: Space) -> Array | list[Any]:
@@ -34,8 +37,9 @@ def read_actions(actions: object, selection: Selection, n: int, space: Space) ->
     batch: Array | list[Any] = actions if isinstance(actions, np.ndarray) else _as_array(actions)
     chosen = _choose_rows(batch, selection, n)
     if not isinstance(chosen, np.ndarray):
+        _check_items(space, chosen, selection)
         return chosen
-    _check_against(space, chosen)
+    _check_array(space, chosen, selection)
     if not is_portable(chosen.dtype) or chosen.dtype.kind not in "biufc":
         return list(chosen)
     little = chosen if chosen.dtype.byteorder != ">" else chosen.astype(chosen.dtype.newbyteorder("<"))
@@ -89,21 +93,51 @@ def _choose_rows(batch: Array | list[Any], selection: Selection, n: int) -> Arra
     return batch[places] if isinstance(batch, np.ndarray) else [batch[place] for place in places.tolist()]
 
 
-def _check_against(space: Space, batch: Array) -> None:
-    if space is None:
+def _check_array(space: Space, batch: Array, selection: Selection) -> None:
+    if space is None or space["type"] not in _NUMERIC:
         return
-    kind = space["type"]
-    if kind not in ("Discrete", "MultiBinary", "MultiDiscrete", "Box"):
-        return
-    shape = _shape_of(space)
+    kind, shape = space["type"], _shape_of(space)
     if batch.shape[1:] != shape:
         raise InvalidValueError(f"actions has shape {batch.shape}; expected {(len(batch), *shape)} for the action space {kind}.")
-    integral = kind != "Box" or np.dtype(str(space.get("dtype", "<f4"))).kind in "iub"
-    if batch.dtype.kind == "c" or (integral and batch.dtype.kind == "f"):
+    if batch.dtype.kind in _NO_NUMBERS or batch.dtype.kind == "O":
+        _check_items(space, batch.tolist(), selection)
+    elif batch.dtype.kind in _refused_kinds(space):
         raise InvalidTypeError(
-            f"actions has dtype {batch.dtype}; expected integers for the action space {kind}.",
-            hint="Round them yourself, e.g. astype(int).",
+            f"actions has dtype {batch.dtype}; expected {_expected(space)}.",
+            hint="Round them yourself, e.g. astype(int)." if batch.dtype.kind == "f" else None,
         )
+
+
+def _check_items(space: Space, actions: list[Any], selection: Selection) -> None:
+    """Refuse text, and what else is plainly no number of the space; numbers in other forms than arrays are the pool's to judge."""
+    if space is None or space["type"] not in _NUMERIC:
+        return
+    refused = _refused_kinds(space)
+    if _kind_of(actions) not in f"O{refused}":
+        return
+    for row, action in zip(selection.indices(), actions, strict=True):
+        if _kind_of(action) in refused:
+            raise InvalidTypeError(f"The action of row {row} is {action!r:.80}; expected {_expected(space)}.", hint="Nothing was sent.")
+
+
+def _kind_of(value: object) -> str:
+    """Return numpy's letter for the kind of a number, or of numbers in lists; O where it has none."""
+    try:
+        return "O" if isinstance(value, dict) else np.asarray(value).dtype.kind
+    except (ValueError, OverflowError):
+        return "O"
+
+
+def _refused_kinds(space: dict[str, Any]) -> str:
+    return f"{_NO_NUMBERS}c{'f' if _is_integral(space) else ''}"
+
+
+def _is_integral(space: dict[str, Any]) -> bool:
+    return space["type"] != "Box" or np.dtype(str(space.get("dtype", "<f4"))).kind in "iub"
+
+
+def _expected(space: dict[str, Any]) -> str:
+    return f"{'integers' if _is_integral(space) else 'numbers'} for the action space {space['type']}"
 
 
 def _shape_of(space: dict[str, Any]) -> tuple[int, ...]:

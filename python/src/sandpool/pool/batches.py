@@ -49,6 +49,10 @@ class Batches:
     `RLPool` is this with n infos and with failed rows reported; adapters take it as it is, for with a thousand rows and nothing
     in their infos nothing is done for a single row. With ``copy=False`` the arrays are those kept here: partial batches and
     failed rows read and write them.
+
+    Attributes:
+        restarts: int64 ``(n,)``, how often each row was reset, or became a copy, by a call: so an adapter knows of what was done
+            to the pool behind it.
     """
 
     def __init__(self, channel: BatchChannel, timeouts: Timeouts, layout: dict[str, Any], n: int) -> None:
@@ -56,6 +60,7 @@ class Batches:
         self.timing = Timing()
         self.errors: RowErrors = {}
         self.reset_infos: Infos = [{} for _ in range(n)]
+        self.restarts = np.zeros(n, np.int64)
         self.observations = make_observations(layout, n)
         self._channel = channel
         self._timeouts = timeouts
@@ -69,8 +74,7 @@ class Batches:
 
         def absorb(message: Message) -> ResetBatch:
             infos = sparse_infos_of(message, self.n)
-            for row in selection.indices():
-                self.reset_infos[row] = infos.get(row, {})
+            self._note_start(selection, infos)
             return ResetBatch(self._absorb(message, selection, infos, copy), infos, self.errors)
 
         return self._exchange("reset", content_type, encode, absorb, self._timeouts.reset_s)
@@ -124,6 +128,11 @@ class Batches:
     def _absorb(self, message: Message, selection: Selection, infos: SparseInfos, copy: bool) -> Any:
         failed = self._collect(message, infos)
         return self.observations.merge(message.fields, selection.rows, failed, copy=copy)
+
+    def _note_start(self, selection: Selection, infos: SparseInfos) -> None:
+        self.restarts[slice(None) if selection.rows is None else selection.rows] += 1
+        for row in selection.indices():
+            self.reset_infos[row] = infos.get(row, {})
 
     def _collect(self, message: Message, infos: SparseInfos) -> Sequence[int]:
         failed: Sequence[int] = message.members.get("failed", [])

@@ -81,8 +81,7 @@ class Branches(Batches):
         def absorb(message: Message) -> CopyBatch:
             rows = list(pairs.selection.indices())
             infos = sparse_infos_of(message, self.n)
-            for row in rows:
-                self.reset_infos[row] = infos.get(row, {})
+            self._note_start(pairs.selection, infos)
             self.reseeded = _read_reseeded(message, rows)
             observations = self._absorb(message, pairs.selection, infos, copy)
             warnings = list(map(str, message.members.get("warnings") or ()))

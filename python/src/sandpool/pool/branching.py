@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-from sandpool.errors import SandpoolWarning
 from sandpool.escape import escape_untrusted
 from sandpool.pool.branches import Branches, CopyBatch, Reseeded
 from sandpool.pool.selection import select_rows
 from sandpool.pool.state import State, check_states, read_states
 from sandpool.stream.stepping import AsynchronousStepping
+from sandpool.warn import warn_user
 
 
 class BranchedPool(AsynchronousStepping):
@@ -111,6 +110,6 @@ class BranchedPool(AsynchronousStepping):
 
 
 def warn_of(batch: CopyBatch) -> None:
-    """Tell the user what the server warns of; to be called by a function that the user's method calls."""
+    """Tell the user what the server warns of."""
     for text in batch.warnings:
-        warnings.warn(escape_untrusted(text), SandpoolWarning, stacklevel=4)
+        warn_user(escape_untrusted(text))

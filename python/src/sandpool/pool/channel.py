@@ -52,10 +52,6 @@ class _Request:
         self.absorb = absorb
         self.was_sent = False
 
-    def left_nothing(self, error: SandpoolError) -> bool:
-        """Whether a failure of the server is known to have changed nothing, so that the number is free."""
-        return self.operation == "save" and error.code == "agent_failed"
-
 
 class BatchChannel:
     """Sends a pool's batches, each with the next number.
@@ -162,11 +158,10 @@ class BatchChannel:
             # What keeps the pool busy is our own batch, sent over the connection that broke.
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-        if isinstance(error, PoolSequenceError) and isinstance(error.details.get("expected"), int):
-            self._settled(error.details["expected"])
-        elif (not isinstance(error, ServerFailedError) or request.left_nothing(error)) and not (
-            isinstance(error, PoolBusyError) and repeated
-        ):
+        told = error.details.get("expected" if isinstance(error, PoolSequenceError) else "next_seq")
+        if isinstance(told, int):
+            self._settled(told)
+        elif not isinstance(error, ServerFailedError) and not (isinstance(error, PoolBusyError) and repeated):
             self._settled(request.sequence)
         raise error
 

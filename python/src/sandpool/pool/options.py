@@ -71,7 +71,7 @@ def check_options(n: object, options: dict[str, Any]) -> None:
     _check_variables(options["env"])
     check_per_row("config", options["config"], int(n))  # type: ignore[call-overload]
     if options["envs_per_process"] != "auto":
-        check_count("envs_per_process", options["envs_per_process"])
+        _check_packing(options["envs_per_process"], int(n))  # type: ignore[call-overload]
 
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +137,14 @@ def check_per_row(name: str, value: object, n: int) -> None:
     for row, item in enumerate(value):
         if item is not None and not isinstance(item, dict):
             raise InvalidTypeError(f"{name}[{row}] is of type {type(item).__name__}; expected a dict or None.")
+
+
+def _check_packing(value: object, n: int) -> None:
+    check_count("envs_per_process", value)
+    if int(value) > n:  # type: ignore[call-overload]
+        raise InvalidValueError(
+            f"envs_per_process: received {value}; the pool has {n} rows.", hint=f'Pass an integer from 1 to {n}, or "auto".'
+        )
 
 
 def _check_size(name: str, value: object) -> None:

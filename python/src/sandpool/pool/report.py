@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sandpool.errors import RowsFailedError, SandpoolWarning
+from sandpool.errors import RowsFailedError
 from sandpool.escape import escape_untrusted
 from sandpool.pool.result import RowErrors
+from sandpool.warn import warn_user
 
 _TRACEBACK_CHARS = 4_000
 
@@ -37,7 +37,7 @@ class Reporter:
         for kind, rows in fresh.items():
             self._warned.add(kind)
             message = f"{describe_errors(rows)}\n  Further failures of kind {escape_untrusted(kind)} are only in .errors and infos."
-            warnings.warn(message, SandpoolWarning, stacklevel=4)
+            warn_user(message)
 
 
 def describe_errors(errors: RowErrors) -> str:

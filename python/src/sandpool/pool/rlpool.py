@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sandpool.discovery import find_server
-from sandpool.errors import InvalidTypeError, SandpoolWarning
+from sandpool.errors import InvalidTypeError
 from sandpool.escape import escape_untrusted
 from sandpool.pool.actions import read_actions
 from sandpool.pool.branches import Branches
@@ -27,6 +26,7 @@ from sandpool.pool.selection import select_rows
 from sandpool.pool.timeouts import Timeouts
 from sandpool.pool.timing import Timing
 from sandpool.transport.server import Server
+from sandpool.warn import warn_user
 from sandpool.wire.message import CONTENT_TYPE, decode_message
 
 T = TypeVar("T")
@@ -44,7 +44,8 @@ class RLPool(BranchedPool):
         errors: ``"rows"`` (a failed row is a row, with one warning for each kind) or ``"raise"``.
         start: ``"auto"``, ``"fork"`` or ``"spawn"``.
         isolation: driver of the sandboxes.
-        shards: number of sandboxes, or ``"auto"``.
+        shards: number of sandboxes, or ``"auto"``: one, so that any row can be copied onto any other, up to 1,024 processes; about one a
+            core above, or with ``branching=False``.
         envs_per_process: how many rows share a process, or ``"auto"``: as many as pays at the environment's speed.
         python: interpreter of ``*.py`` programs, inside the image.
         env: environment variables.
@@ -56,7 +57,7 @@ class RLPool(BranchedPool):
         step_timeout: seconds for a row's step; likewise `reset_timeout`, `start_timeout`, `call_timeout`.
         in_flight: rows dispatched at once, or None for all.
         first_reset: whether creation resets every environment, with the result in `initial_obs`.
-        branching: whether environments may fork.
+        branching: whether rows can be forked and saved; False drops every capability in them, and divides the pool over the cores.
         lease: seconds without a sign of life after which the server closes the pool; this object gives one from a thread.
         name: a name to find the pool by.
         progress: ``"auto"`` (a bar when stderr is a terminal), True or False.
@@ -118,7 +119,7 @@ class RLPool(BranchedPool):
         if first_reset:
             self.initial_obs = self.batches.observations.last()
         for warning in description.get("warnings", []):
-            warnings.warn(escape_untrusted(str(warning)), SandpoolWarning, stacklevel=3)
+            warn_user(escape_untrusted(str(warning)))
 
     @classmethod
     @refuse_unknown_options

@@ -62,6 +62,7 @@ class Rows:
         self._all = select_rows(None, pool.n)
         # Rows that could not be brought back in the batch in which they failed, with the error.
         self._waiting: RowErrors = {}
+        self._restarts = pool.batches.restarts.copy()
 
     def read_actions(self, actions: Any) -> Any:
         """Return one action for each row, cast to the dtype of the space, in the form that `step` takes.
@@ -75,6 +76,7 @@ class Rows:
     def step(self, actions: Any) -> Stepped:
         """Step every row; `actions` are what `read_actions` returned."""
         check_open(self._pool)
+        self._notice_restarts()
         waiting, shown = self._waiting, self._pool.batches.observations.last() if self._waiting else None
         batch = self._pool.batches.step(actions, self._all)
         dones = batch.terminated | batch.truncated
@@ -94,6 +96,7 @@ class Rows:
 
     def take_copies(self, batch: CopyBatch) -> Started:
         """Take what a fork or a restore brought in; a copy that failed is brought back as after a reset."""
+        self._notice_restarts()
         obs, infos, errors = batch.reset
         others = {row: error for row, error in self._waiting.items() if row not in batch.pairs.targets}
         revived = self._revive(obs, errors, errors, self._any_actions(errors))
@@ -106,9 +109,19 @@ class Rows:
         check_open(self._pool)
         given = [item or None for item in options]
         batch = self._pool.batches.reset(_plain_seed(seeds), given if any(given) else None, False, self._all)
+        self._notice_restarts()
         revived = self._revive(batch.obs, batch.errors, batch.errors, self._any_actions(batch.errors))
         infos = spread({**batch.infos, **revived.infos}, self._pool.n)
         return Started(fit_batch(self._observation_space, revived.obs), infos, {**batch.errors, **revived.errors})
+
+    def _notice_restarts(self) -> None:
+        """Take in which rows were reset, or became copies, through the pool and not through this object."""
+        restarts = self._pool.batches.restarts
+        rows = np.flatnonzero(restarts != self._restarts)
+        if rows.size:
+            self._restarts = restarts.copy()
+            for row in rows.tolist():
+                self._waiting.pop(row, None)
 
     def _any_actions(self, errors: RowErrors) -> Any:
         """Return actions for the steps that bring failed rows back; none is executed."""

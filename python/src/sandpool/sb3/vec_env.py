@@ -9,6 +9,9 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+from gymnasium.error import ResetNeeded
+
 from sandpool.errors import InvalidTypeError, InvalidValueError, RowsFailedError
 from sandpool.pool.frames import Frames
 from sandpool.pool.report import Reporter
@@ -70,6 +73,7 @@ class SB3VecEnv(BranchedVecEnv):
         made = RLPool(env_dir, n, **pool_options(options, first_reset=observation_space is not None))
         try:
             self._adopt(made, errors, observation_space, action_space)
+            self._begun = made.initial_obs is not None
         except BaseException:
             made.close()
             raise
@@ -151,14 +155,18 @@ class SB3VecEnv(BranchedVecEnv):
     @classmethod
     def _of_pool(cls, pool: RLPool, errors: str) -> SB3VecEnv:
         try:
-            return cls(pool=pool, errors=errors)
+            made = cls(pool=pool, errors=errors)
         except BaseException:
             pool.close()
             raise
+        made._begun = pool.initial_obs is not None
+        return made
 
     def _adopt(self, pool: RLPool, errors: str, observation_space: Space | None, action_space: Space | None) -> None:
         spaces = spaces_of(pool, observation_space, action_space)
         self._pool = pool
+        # Whether every environment was ever reset; a pool of the caller's has been, or the caller minds.
+        self._begun = True
         self._pending: Future[Stepped] | None = None
         self._background: Background | None = None
         self._reporter = Reporter(raises=errors == "raise")
@@ -200,14 +208,20 @@ class SB3VecEnv(BranchedVecEnv):
         return started.obs
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, list[dict[str, Any]]]:
-        """Step every environment: observations, rewards float64 ``(n,)``, dones bool ``(n,)``, n infos."""
+        """Step every environment: observations, rewards float64 ``(n,)``, dones bool ``(n,)``, n infos.
+
+        gymnasium's ResetNeeded is raised, before anything is sent, for environments that were never reset.
+        """
         self._check_not_waiting()
-        return self._deliver(self._rows.step(self._rows.read_actions(actions)))
+        chosen = self._rows.read_actions(actions)
+        self._check_begun()
+        return self._deliver(self._rows.step(chosen))
 
     def step_async(self, actions: Any) -> None:
         """Begin a step; the environments work while the caller does something else."""
         self._check_not_waiting()
         chosen = self._rows.read_actions(actions)
+        self._check_begun()
         if self._background is None or not self._background.alive:
             self._background = Background()
         self._pending = self._background.run(lambda: self._rows.step(chosen))
@@ -254,6 +268,14 @@ class SB3VecEnv(BranchedVecEnv):
             raise InvalidValueError(
                 "A step was begun while another one is going on; expected step_wait() after step_async().",
                 hint="reset() drops the one that is going on.",
+            )
+
+    def _check_begun(self) -> None:
+        self._begun = self._begun or self._pool.closed or bool(self._pool.batches.restarts.all())
+        if not self._begun:
+            rows = np.flatnonzero(self._pool.batches.restarts == 0).tolist()
+            raise ResetNeeded(
+                f"Cannot call step() before calling reset(): environments {rows} were never reset; reset them first. Nothing was sent."
             )
 
     def _drop_pending(self) -> None:

@@ -12,10 +12,12 @@ from sandpool.stream.results import Part, ReceivedResult, join_parts
 
 
 def absorb_parts(parts: Sequence[Part], batches: Batches, reporter: Reporter) -> ReceivedResult:
-    """Return the rows of `parts` as one result; to be called by the method that the user calls, at which warnings point."""
+    """Return the rows of `parts` as one result."""
     result = join_parts(parts, batches.observations)
     for place in np.flatnonzero(result.ops == "reset").tolist():
-        batches.reset_infos[int(result.index[place])] = result.infos[place]
+        row = int(result.index[place])
+        batches.reset_infos[row] = result.infos[place]
+        batches.restarts[row] += 1
     batches.errors = result.errors
     if result.errors:
         reporter.report(result.errors, result)

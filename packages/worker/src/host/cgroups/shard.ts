@@ -100,7 +100,8 @@ async function enableControllers(folder: string, names: readonly string[]): Prom
  * - v1: that the writer's effective uid is the moved process's uid or saved uid (a process that writes `0` moves itself);
  * - v2: write permission on the cgroup.procs of the nearest common ancestor too, and that the writer's cgroup namespace
  *   holds both groups (cgroup_attach_permissions), which is why a sandbox with row groups keeps the host's cgroup namespace on v2.
- * Only cgroup.procs changes hands. The folders and limits stay the host root's, an id unmapped inside, so that no capability
+ * Only cgroup.procs changes hands, and on v1 `tasks`, its twin for single threads: to write there does not stop every fork of the
+ * host meanwhile, which takes milliseconds. The folders and limits stay the host root's, an id unmapped inside, so that no capability
  * of the sandbox's user namespace reaches them.
  */
 async function makeRowsFolder(hierarchy: CgroupHierarchy, path: string, rows: RowGroups): Promise<string> {
@@ -111,7 +112,7 @@ async function makeRowsFolder(hierarchy: CgroupHierarchy, path: string, rows: Ro
   await makeGroup(folder);
   if (hierarchy.version === 2) {
     await enableControllers(folder, ["memory"]);
-    await handOver(shard, rows);
+    await handOver(2, shard, rows);
   }
   return folder;
 }
@@ -123,7 +124,7 @@ async function makeRowGroups(hierarchy: CgroupHierarchy, folder: string, rows: R
     const group = `${folder}/${name}`;
     await makeGroup(group);
     await limitMemory(hierarchy.version, group, bytes);
-    await handOver(group, rows);
+    await handOver(hierarchy.version, group, rows);
   });
 }
 
@@ -138,7 +139,9 @@ export async function raiseRowGroups(
   );
 }
 
-async function handOver(group: string, rows: RowGroups): Promise<void> {
-  await chown(`${group}/cgroup.procs`, rows.ownerUid, rows.enterGid);
-  await chmod(`${group}/cgroup.procs`, 0o664);
+async function handOver(version: 1 | 2, group: string, rows: RowGroups): Promise<void> {
+  for (const entry of version === 1 ? ["cgroup.procs", "tasks"] : ["cgroup.procs"]) {
+    await chown(`${group}/${entry}`, rows.ownerUid, rows.enterGid);
+    await chmod(`${group}/${entry}`, 0o664);
+  }
 }

@@ -9,6 +9,7 @@ import type { BatchOperation, Column } from "./columns.ts";
 import { ReplyHold } from "./hold.ts";
 import { joinResults } from "./join.ts";
 import type { ShardResult } from "./result.ts";
+import { tellNext } from "./tell-next.ts";
 
 export interface BatchRun {
   /** Null for observations. */
@@ -41,12 +42,14 @@ export function runBatch(core: PoolCore, run: BatchRun): Promise<EncodedBatch> {
   hold.add();
   if (run.numbered !== null) core.turn.begin(run.numbered.seq, run.numbered.request, promise, hold);
 
+  const told = (error: unknown): unknown =>
+    run.numbered === null ? error : tellNext(error, run.numbered.seq, core.turn.nextSeq);
   const finish = (): void => {
     core.lastUsedMs = Date.now();
     if (run.numbered !== null) settle(core, refusals > 0 && refusals === parts.length);
     if (core.closing.aborted) failure = poolGone(core.plan.id, core.closeReason);
     if (failure !== null) {
-      reject(failure);
+      reject(told(failure));
       return;
     }
     try {
@@ -54,7 +57,7 @@ export function runBatch(core: PoolCore, run: BatchRun): Promise<EncodedBatch> {
       for (const { release } of results) if (release !== undefined) hold.whenFree(release);
       resolve({ ...joined, release: () => hold.release() });
     } catch (error) {
-      reject(error);
+      reject(told(error));
     }
   };
 

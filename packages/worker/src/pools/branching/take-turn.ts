@@ -1,5 +1,6 @@
 import type { EncodedBatch } from "../../worker.ts";
 import { ReplyHold } from "../batches/hold.ts";
+import { tellNext } from "../batches/tell-next.ts";
 import type { PoolCore } from "../core.ts";
 import { poolGone } from "../gone.ts";
 
@@ -45,7 +46,7 @@ export function takeTurn(
     (error: unknown) => {
       end(error instanceof Unchanged);
       if (core.closing.aborted) reject(poolGone(core.plan.id, core.closeReason));
-      else reject(error instanceof Unchanged ? error.cause : error);
+      else reject(tellNext(error instanceof Unchanged ? error.cause : error, numbered.seq, core.turn.nextSeq));
     },
   );
   return promise;

@@ -15,6 +15,9 @@ export interface RowPlan {
 /** Rows that one agent serves before a second one pays: below, waking another process costs more than its core gives (bench topic `steps`). */
 const rowsWorthAShard = 64;
 
+/** Processes that one sandbox serves rather than that copies could not reach every row. */
+const processesOfABranchingSandbox = 1024;
+
 /** Divides a pool's rows over shards of whole processes. @throws `invalid_request` */
 export function planRows(request: CreatePoolRequest, limits: WorkerLimits, warnings: string[]): RowPlan {
   const { n, envs_per_process: requested, shards } = request;
@@ -30,28 +33,46 @@ export function planRows(request: CreatePoolRequest, limits: WorkerLimits, warni
   if (shards !== "auto" && ranges.length < shards) {
     warnings.push(`shards: ${shards} were asked for; ${ranges.length} are made, so that each has whole processes`);
   }
+  if (shards === "auto" && request.branching && ranges.length > 1)
+    warnings.push(dividedWarning(request, ranges.length));
   const isOneEach = ranges[0]?.count === 1;
   return { ranges, rowsPerProcess: requested !== "auto" ? requested : isOneEach ? 1 : null };
 }
 
-/** With "auto" each row may turn out to need a process of its own. */
-function checkProcesses({ n, envs_per_process: requested }: CreatePoolRequest, { processesMax }: WorkerLimits): void {
-  const processes = requested === "auto" ? n : countProcesses(n, requested);
+function checkProcesses(request: CreatePoolRequest, { processesMax }: WorkerLimits): void {
+  const { n } = request;
+  const processes = mostProcesses(request);
   if (processes <= processesMax) return;
-  const most = requested === "auto" ? "up to " : "";
   throw fail(
     "invalid_request",
-    `n: received ${n} rows in ${most}${processes} processes; this server allows at most ${processesMax} processes.`,
+    `n: received ${n} rows in ${inWords(request)}; this server allows at most ${processesMax} processes.`,
     { hint: `Pass envs_per_process=${Math.ceil(n / processesMax)} or more.`, details: { n, processes } },
   );
 }
 
+/** With "auto" each row may turn out to need a process of its own. */
+function mostProcesses({ n, envs_per_process: requested }: CreatePoolRequest): number {
+  return requested === "auto" ? n : countProcesses(n, requested);
+}
+
+function inWords(request: CreatePoolRequest): string {
+  return `${request.envs_per_process === "auto" ? "up to " : ""}${mostProcesses(request)} processes`;
+}
+
+function dividedWarning(request: CreatePoolRequest, count: number): string {
+  const why = `${inWords(request)} are more than the ${processesOfABranchingSandbox} that one sandbox gets by itself`;
+  return `shards: the rows are divided over ${count} sandboxes, and none can be copied from one to another (${why}); pass shards=1 for one sandbox, or branching=False where nothing is copied`;
+}
+
 function chooseShards(request: CreatePoolRequest, limits: WorkerLimits): number {
   const { n, shards } = request;
-  if (shards === "auto") return Math.min(cpus().length, Math.max(1, Math.floor(n / rowsWorthAShard)), limits.shardsMax);
+  if (shards === "auto") {
+    if (request.branching && mostProcesses(request) <= processesOfABranchingSandbox) return 1;
+    return Math.min(cpus().length, Math.max(1, Math.floor(n / rowsWorthAShard)), limits.shardsMax);
+  }
   const most = Math.min(n, limits.shardsMax);
   if (shards <= most) return shards;
   throw fail("invalid_request", `shards: received ${shards}; at most ${most} are possible for ${n} rows.`, {
-    hint: 'Pass "auto" for one shard for each core.',
+    hint: 'Pass "auto" and leave the number to the server.',
   });
 }

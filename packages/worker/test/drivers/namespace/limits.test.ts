@@ -83,6 +83,7 @@ describe.skipIf(probe.rowMemory !== "cgroup")("limits of a sandbox", { timeout: 
   test.each([
     ["/run/sandpool/memory/e0/memory.limit_in_bytes"],
     ["/run/sandpool/memory/cgroup.procs"],
+    ["/run/sandpool/memory/tasks"],
     ["/run/sandpool/memory/e0/cgroup.clone_children"],
   ])("%s cannot be written from inside", async (path) => {
     const outcome = await attemptInside(host, ["open_for_writing", path], { capabilities: "pool", rowMemory });

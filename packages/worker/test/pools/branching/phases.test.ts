@@ -126,7 +126,9 @@ test("an agent that answers the second phase with a fault fails the batch, and i
   const pool = await opened.pools.create({ n: 2 });
   opened.agents.interpose = (head) =>
     head.op === "settle" ? { head: { ok: false, error: { code: "agent_failed", message: "odd" } } } : undefined;
-  await expect(fork(pool, { seq: 1, pairs: [[0, 1]] })).rejects.toMatchObject({ code: "agent_failed" });
+  const failed = { code: "agent_failed", message: "odd", details: { next_seq: 2 } };
+  await expect(fork(pool, { seq: 1, pairs: [[0, 1]] })).rejects.toMatchObject(failed);
+  await expect(fork(pool, { seq: 1, pairs: [[0, 1]] })).rejects.toMatchObject(failed);
   expect(operations(0)).toEqual(["branch", "settle", "unsettle"]);
   opened.agents.interpose = () => undefined;
   expect(await step(pool, 2, [1, 1])).toEqual([
@@ -145,12 +147,26 @@ test("a save that one sandbox does not survive keeps nothing anywhere, and its n
   await expect(save(pool, 1)).rejects.toMatchObject({
     code: "agent_failed",
     message: expect.stringMatching(/sandbox of rows 2 to 3 ended/),
+    details: { next_seq: 1 },
   });
   expect((await pool.states({ memory: false })).states).toEqual([]);
   expect(opened.agents.branches(opened.driver.agents[0] as ScriptedAgent).slots.size).toBe(0);
   expect(pool.describe().next_seq).toBe(1);
   opened.agents.interpose = () => undefined;
   expect(await save(pool, 1, [0])).toMatchObject([{ row: 0 }]);
+});
+
+test("an agent that fails to make copies leaves the number free, and the failure says so", async () => {
+  const pool = await opened.pools.create({ n: 2 });
+  opened.agents.interpose = (head) =>
+    head.op === "branch" ? { head: { ok: false, error: { code: "odd", message: "odd" } } } : undefined;
+  const failed = { code: "agent_failed", details: { received_code: "odd", next_seq: 1 } };
+  await expect(fork(pool, { seq: 1, pairs: [[0, 1]] })).rejects.toMatchObject(failed);
+  await expect(save(pool, 1)).rejects.toMatchObject(failed);
+  expect(await step(pool, 1, [1, 1])).toEqual([
+    [0, 1],
+    [1, 1],
+  ]);
 });
 
 test("a pool that closes in the middle answers that it is closed", async () => {
