@@ -15,7 +15,7 @@ impl Shard {
             return;
         };
         for number in 0..phase.origins.len() {
-            let shared = phase.pairs_of(number).find_map(|pair| self.rows_sharing(phase.pairs[pair].target));
+            let shared = phase.pairs_of(number).find_map(|pair| self.rows_sharing_at(phase.pairs[pair].target));
             let origin = &mut phase.origins[number];
             match origin.site {
                 Site::Row(local) => self.look_at_row(origin, local),
@@ -24,7 +24,7 @@ impl Shard {
             if origin.refused || origin.way == Way::State {
                 continue;
             }
-            let own = self.rows_sharing(origin.site);
+            let own = self.rows_sharing_at(origin.site);
             origin.blockers.extend(self.process_blockers(origin.site));
             if let Some(rows) = own.or(shared) {
                 origin.block(json!({"packed": rows}));
@@ -64,11 +64,10 @@ impl Shard {
         }
     }
 
-    /// How many rows the processes of a place's pool have, if more than one. A shorter last process is no exception: any
-    /// row must fit any other.
-    fn rows_sharing(&self, site: Site) -> Option<u32> {
+    /// How many rows the processes of a place have, if more than one.
+    fn rows_sharing_at(&self, site: Site) -> Option<u32> {
         match site {
-            Site::Row(_) => self.settings.rows_per_process.filter(|rows| *rows > 1),
+            Site::Row(_) => self.rows_sharing(),
             Site::State(_) => None,
         }
     }
@@ -82,7 +81,7 @@ impl Shard {
             return Some(json!({"spawned": true}));
         }
         let live = self.process_of(site).is_some_and(|process| process.forks_live);
-        let alone = self.rows_sharing(site).is_none();
+        let alone = self.rows_sharing_at(site).is_none();
         (alone && !live).then(|| json!({"reason": "the program does not announce the feature fork"}))
     }
 

@@ -4,9 +4,9 @@ use crate::rows::pack::Pack;
 use crate::shard::Shard;
 
 impl Shard {
-    /// True in a pool with several rows in a process, whose last process may have one.
-    pub(crate) fn packs_rows(&self) -> bool {
-        self.settings.rows_per_process.is_some_and(|rows| rows > 1)
+    /// How many rows share a process, if several do. A shorter last process is no exception: any row must fit any other.
+    pub(crate) fn rows_sharing(&self) -> Option<u32> {
+        self.settings.rows_per_process.filter(|rows| *rows > 1)
     }
 
     /// Divides the rows over processes of `rows_per_process`, of which none has started; the last one takes the

@@ -40,7 +40,7 @@ impl Shard {
         message.insert("op".into(), "fork".into());
         message.insert("index".into(), self.rows[pack.rows.start].index.into());
         message.insert("rows".into(), pack.rows.len().into());
-        if self.packs_rows() {
+        if self.rows_sharing().is_some() {
             message.insert("packed".into(), true.into());
         }
         message.extend(self.isolation.fork_request(&pack.identity));

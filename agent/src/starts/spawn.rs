@@ -98,7 +98,7 @@ impl Shard {
         numbers::write_u64(&mut line, u64::from(self.settings.n));
         line.extend_from_slice(b",\"rows\":");
         numbers::write_u64(&mut line, pack.rows.len() as u64);
-        if self.packs_rows() {
+        if self.rows_sharing().is_some() {
             line.extend_from_slice(b",\"packed\":true");
         }
         line.extend_from_slice(b",\"workspace\":");

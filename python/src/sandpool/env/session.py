@@ -135,18 +135,16 @@ class Session:
             close_all(descriptors)
             raise ValueError(f"fork came with {len(descriptors)} descriptors; expected 2: the child's channel and its stderr")
         flush_standard_streams()
+        held = [*descriptors]
         try:
             group = MemoryGroup(request)
-            try:
-                pid = fork_orphan(group)
-            except OSError:
-                close_all(group.descriptors)
-                raise
+            held += group.descriptors
+            pid = fork_orphan(group)
         except OSError:
-            close_all(descriptors)
+            close_all(held)
             raise
         if pid:
-            close_all([*descriptors, *group.descriptors])
+            close_all(held)
             return f'{{"id":{json.dumps(identity)},"ok":true,"pid":{pid}}}\n'.encode()
         return self.become_child(request, raw, group, *descriptors)
 

@@ -22,6 +22,7 @@ from sandpool.gymnasium.pending import Pending
 from sandpool.gymnasium.single_spaces import action_space_of, observation_space_of
 from sandpool.pool.frames import Frames
 from sandpool.pool.report import Reporter
+from sandpool.pool.restarts import Restarts
 from sandpool.pool.result import RowErrors
 from sandpool.pool.rlpool import RLPool
 from sandpool.pool.selection import Selection, select_rows
@@ -63,7 +64,7 @@ class PoolVectorEnv(VectorEnv):
         self._shown = BatchedObservations(self.single_observation_space, description["layout"], self.num_envs)
         self._failed = FailedRows(pool.batches, self.autoreset_mode, self._shown, pool.reset_timeout, copy)
         self._ended = np.zeros(self.num_envs, np.bool_)
-        self._restarts = pool.batches.restarts.copy()
+        self._restarts = Restarts(pool.batches)
         # Whether it has ever been reset; a pool of the caller's has been, or the caller minds.
         self._begun = np.full(self.num_envs, not owned or pool.initial_obs is not None)
         self._seeds = [-1] * self.num_envs
@@ -76,13 +77,11 @@ class PoolVectorEnv(VectorEnv):
 
     def _notice_restarts(self) -> None:
         """Take in which rows were reset, or became copies, through `pool` and not through this object."""
-        restarts = self.pool.batches.restarts
-        rows = np.flatnonzero(restarts != self._restarts)
-        if rows.size:
-            self._restarts = restarts.copy()
+        rows = self._restarts.take()
+        if rows:
             self._begun[rows] = True
             self._ended[rows] = False
-            self._failed.forget(rows.tolist())
+            self._failed.forget(rows)
 
     # Seeds
 

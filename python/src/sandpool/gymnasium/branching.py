@@ -60,7 +60,7 @@ class BranchedVectorEnv(PoolVectorEnv):
 
     def _take_copies(self, batch: CopyBatch, ended: Any, seeds: list[int], reseed: Any) -> Started:
         targets = batch.pairs.targets
-        self._restarts = self.pool.batches.restarts.copy()
+        self._restarts.take()
         self.errors = batch.reset.errors
         self._begun[targets] = True
         if self.autoreset_mode is AutoresetMode.DISABLED:

@@ -165,7 +165,7 @@ class SandpoolVecEnv(BranchedVectorEnv):
     def _reset(self, seeds: Any, options: Any, selection: Selection) -> tuple[Any, dict[str, Any]]:
         self._notice_restarts()
         batch = self.pool.batches.reset(seeds, options, False, selection, copy=self.copy)
-        self._restarts = self.pool.batches.restarts.copy()
+        self._restarts.take()
         self.errors = batch.errors
         self._refuse_stillborn(batch, selection)
         self._note_seeds(seeds, selection)

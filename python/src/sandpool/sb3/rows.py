@@ -14,6 +14,7 @@ from sandpool.pool.actions import read_actions
 from sandpool.pool.batches import StepBatch
 from sandpool.pool.branches import CopyBatch
 from sandpool.pool.replies import spread
+from sandpool.pool.restarts import Restarts
 from sandpool.pool.result import RowErrors
 from sandpool.pool.revive import Revived, revive_rows
 from sandpool.pool.rlpool import RLPool
@@ -62,7 +63,7 @@ class Rows:
         self._all = select_rows(None, pool.n)
         # Rows that could not be brought back in the batch in which they failed, with the error.
         self._waiting: RowErrors = {}
-        self._restarts = pool.batches.restarts.copy()
+        self._restarts = Restarts(pool.batches)
 
     def read_actions(self, actions: Any) -> Any:
         """Return one action for each row, cast to the dtype of the space, in the form that `step` takes.
@@ -116,12 +117,8 @@ class Rows:
 
     def _notice_restarts(self) -> None:
         """Take in which rows were reset, or became copies, through the pool and not through this object."""
-        restarts = self._pool.batches.restarts
-        rows = np.flatnonzero(restarts != self._restarts)
-        if rows.size:
-            self._restarts = restarts.copy()
-            for row in rows.tolist():
-                self._waiting.pop(row, None)
+        for row in self._restarts.take():
+            self._waiting.pop(row, None)
 
     def _any_actions(self, errors: RowErrors) -> Any:
         """Return actions for the steps that bring failed rows back; none is executed."""
