@@ -22,6 +22,20 @@ export const ToolCapability = Type.Object({
 });
 export type ToolCapability = Static<typeof ToolCapability>;
 
+/** What a driver can do for machines, found by starting one. */
+export const MachineDriverCapability = Type.Object({
+  name: Type.String(),
+  available: Type.Boolean(),
+  reason: NullableText,
+  hint: NullableText,
+  runtime: Type.Union([Type.Object({ name: Type.String(), version: Type.String(), path: Type.String() }), Type.Null()]),
+  fork: Type.Boolean(),
+  checkpoint: Type.Boolean(),
+  hibernate: Type.Boolean(),
+  warnings: Type.Array(Type.String()),
+});
+export type MachineDriverCapability = Static<typeof MachineDriverCapability>;
+
 /** What one host can do; what `sandpool doctor` prints. */
 export const Capabilities = Type.Object({
   version: Type.String(),
@@ -43,5 +57,11 @@ export const Capabilities = Type.Object({
     details: Type.Optional(Details),
   }),
   tools: Type.Array(ToolCapability),
+  machines: Type.Optional(
+    Type.Object({
+      drivers: Type.Array(MachineDriverCapability),
+      network: Type.Object({ available: Type.Boolean(), reason: NullableText, hint: NullableText }),
+    }),
+  ),
 });
 export type Capabilities = Static<typeof Capabilities>;

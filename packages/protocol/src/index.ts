@@ -10,6 +10,7 @@ export * from "./frames.ts";
 export * from "./identifiers.ts";
 export * from "./keys.ts";
 export * from "./layout.ts";
+export * from "./machines/index.ts";
 export * from "./pool.ts";
 export * from "./readFrames.ts";
 export { type PlainValue, readMsgpack } from "./readMsgpack.ts";
