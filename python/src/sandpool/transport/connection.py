@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -161,8 +161,12 @@ def _read_counted(connected: socket.socket, rest: memoryview, length_bytes: int)
 
 def probe_silent_peer(connected: socket.socket) -> None:
     """Let the kernel find out within a minute that the other machine is gone, however long a batch may take."""
-    options: dict[str, Any] = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 6}
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in options.items():
-        if hasattr(socket, name):
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    for level, name, value in silent_peer_options():
+        connected.setsockopt(level, name, value)
+
+
+def silent_peer_options() -> list[tuple[int, int, int]]:
+    """Return the socket options of `probe_silent_peer`: level, name and value."""
+    seconds = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 6}
+    named = [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in seconds.items() if hasattr(socket, name)]
+    return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *named]

@@ -9,23 +9,27 @@ from typing import IO, Any
 from urllib.parse import quote, urlencode
 
 import urllib3
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, ReadTimeoutError
 
 from sandpool.discovery import ServerAddress
 from sandpool.errors import ConnectionLostError, NoServerError, ReplyError, SandpoolError, ServerTimeoutError, error_from_reply
+from sandpool.transport.connection import silent_peer_options
 from sandpool.values.decode import decode_json
 
 _CONNECT_TIMEOUT_S = 10.0
 _REPLY_LIMIT_BYTES = 1 << 30
+_PIECE_BYTES = 1 << 16
 _IDEMPOTENT = frozenset({"GET", "HEAD", "DELETE"})
 
 
 class Server:
     """One server, its key, and a few kept-alive connections to it."""
 
-    def __init__(self, address: ServerAddress) -> None:
+    def __init__(self, address: ServerAddress, *, kept_connections: int = 4) -> None:
         self.address = address
-        self._connections = _connections_to(address)
+        self._kept_connections = kept_connections
+        self._connections = _connections_to(address, kept_connections)
         self._process_id = os.getpid()
         self._headers = {"Authorization": f"Bearer {address.key}", "User-Agent": "sandpool-python/0.1"}
 
@@ -50,7 +54,7 @@ class Server:
         headers = {"Accept": accept} if body is None else {"Accept": accept, "Content-Type": "application/json"}
         for attempt in (1, 2):
             try:
-                reply = self._open(method, path, query, headers, body, timeout_s)
+                reply = self.open(method, path, query=query, headers=headers, body=body, timeout_s=timeout_s)
                 with reply:
                     data = self._read(reply)
             except ConnectionLostError:
@@ -63,7 +67,7 @@ class Server:
 
     def has_archive(self, sha256: str) -> bool:
         """Whether this owner has uploaded the archive."""
-        with self._open("HEAD", ("archives", sha256), None, {}, None, 60.0, raises=False) as reply:
+        with self.open("HEAD", ("archives", sha256), raises=False) as reply:
             if reply.status in (200, 204, 404):
                 return reply.status != 404
         # A HEAD reply has no body to say why; the same question as a GET of something cheap does.
@@ -73,24 +77,16 @@ class Server:
     def put_archive(self, sha256: str, data: IO[bytes], size_bytes: int) -> None:
         """Upload an archive; `data` is read from its present position."""
         headers = {"Content-Type": "application/zstd", "Content-Length": str(size_bytes)}
-        with self._open("PUT", ("archives", sha256), None, headers, data, 600.0) as reply:
+        with self.open("PUT", ("archives", sha256), headers=headers, body=data, timeout_s=600.0) as reply:
             self._read(reply)
 
     def stream_lines(self, path: tuple[str, ...], body: bytes, silence_s: float) -> Iterator[dict[str, Any]]:
         """Send a POST whose reply is NDJSON and yield its objects as they come; leaving the loop closes the connection."""
         headers = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
-        reply = self._open("POST", path, None, headers, body, silence_s)
+        reply = self.open("POST", path, headers=headers, body=body, timeout_s=silence_s)
         try:
-            pending = b""
-            for piece in self._pieces(reply):
-                pending += piece
-                if len(pending) > _REPLY_LIMIT_BYTES:
-                    raise ReplyError(f"A line of the server's reply is longer than {_REPLY_LIMIT_BYTES} bytes.")
-                *lines, pending = pending.split(b"\n")
-                for line in filter(None, map(bytes.strip, lines)):
-                    yield _decode(line, reply.status)
-            if pending.strip():
-                yield _decode(pending, reply.status)
+            for line in self.lines(reply):
+                yield _decode(line, reply.status)
         finally:
             # Not drained, closed: an unfinished creation is rolled back when its client goes away.
             reply.close()
@@ -99,27 +95,38 @@ class Server:
         """Close the idle connections."""
         self._connections.close()
 
-    def _open(
+    def open(
         self,
         method: str,
         path: tuple[str, ...],
-        query: Mapping[str, str] | None,
-        headers: Mapping[str, str],
-        body: Any,
-        timeout_s: float,
         *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        timeout_s: float | None = 60.0,
         raises: bool = True,
     ) -> urllib3.BaseHTTPResponse:
+        """Send one request and return its reply unread, for `pieces` or `lines`; close it.
+
+        Args:
+            method: of HTTP.
+            path: parts of the path below ``/v1``.
+            query: parameters of the address.
+            headers: beside those of every request.
+            body: bytes, a file, or an iterable of bytes.
+            timeout_s: longest silence of the server; None for any.
+            raises: whether a status of 300 and above is raised as the error that the server describes.
+        """
         target = "/".join([f"{self.address.path}/v1", *(quote(part, safe="") for part in path)])
         if self._process_id != os.getpid():
             # A forked process that used its parent's connections would take its parent's replies.
-            self._connections, self._process_id = _connections_to(self.address), os.getpid()
+            self._connections, self._process_id = _connections_to(self.address, self._kept_connections), os.getpid()
         try:
             reply = self._connections.urlopen(
                 method,
                 f"{target}?{urlencode(query)}" if query else target,
                 body=body,
-                headers={**self._headers, **headers},
+                headers={**self._headers, **(headers or {})},
                 redirect=False,
                 preload_content=False,
                 decode_content=False,
@@ -136,12 +143,25 @@ class Server:
             raise error_from_reply(reply.status, payload)
         return reply
 
-    def _read(self, reply: urllib3.BaseHTTPResponse) -> bytes:
-        return b"".join(self._pieces(reply))
+    def lines(self, reply: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        """Yield the lines of a reply that are not empty, as they come."""
+        pending = b""
+        for piece in self.pieces(reply):
+            pending += piece
+            if len(pending) > _REPLY_LIMIT_BYTES:
+                raise ReplyError(f"A line of the server's reply is longer than {_REPLY_LIMIT_BYTES} bytes.")
+            *lines, pending = pending.split(b"\n")
+            yield from filter(None, map(bytes.strip, lines))
+        if pending.strip():
+            yield pending
 
-    def _pieces(self, reply: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    def _read(self, reply: urllib3.BaseHTTPResponse) -> bytes:
+        return b"".join(self.pieces(reply))
+
+    def pieces(self, reply: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        """Yield a reply's bytes as they come."""
         try:
-            yield from reply.stream(65_536)
+            yield from reply.stream(_PIECE_BYTES)
         except HTTPError as error:
             raise self._translated(error) from error
 
@@ -156,9 +176,10 @@ class Server:
         return ConnectionLostError(f"The request to {where} failed: {error}.")
 
 
-def _connections_to(address: ServerAddress) -> urllib3.HTTPConnectionPool:
+def _connections_to(address: ServerAddress, kept: int) -> urllib3.HTTPConnectionPool:
     kind = urllib3.HTTPSConnectionPool if address.scheme == "https" else urllib3.HTTPConnectionPool
-    return kind(address.host, address.port, maxsize=4, retries=False)
+    options = [*HTTPConnection.default_socket_options, *silent_peer_options()]
+    return kind(address.host, address.port, maxsize=kept, retries=False, socket_options=options)
 
 
 def no_server(address: ServerAddress, cause: object) -> NoServerError:
