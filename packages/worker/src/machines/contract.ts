@@ -12,7 +12,10 @@ export interface MachineHost {
   create(plan: MachinePlan, options: MachineCreateOptions): Promise<LiveMachine>;
   /** Takes over what runs on this host of a machine; how it ended where it has; null where the host has nothing of it. */
   adopt(plan: MachinePlan): Promise<LiveMachine | MachineExit | null>;
-  /** Ids of all machines of this data folder that hold anything on the host. */
+  /**
+   * Ids of all machines of this data folder that hold anything on the host, but for what this worker itself has under way
+   * (probes, sandboxes of image builds): the server removes every one that it does not know.
+   */
   list(): Promise<string[]>;
   /** From any state; nothing is left but saved disks. Idempotent. */
   remove(id: string): Promise<void>;
