@@ -3,6 +3,7 @@
 
 mod connection;
 pub mod enter;
+pub mod foreground;
 pub mod frames;
 mod identity;
 mod leftovers;

@@ -40,6 +40,16 @@ impl Namespaces {
         Self::of(holder, settings.user_namespace)
     }
 
+    /// Makes them for this process alone, which enters them.
+    pub fn enter_new(settings: &Settings, folder: &Path) -> io::Result<()> {
+        let made = match settings.uids {
+            Some(uids) => Some(make_user_namespace(uids, settings.network)?),
+            None => None,
+        };
+        enter_new(settings, folder, made.as_ref())?;
+        to_root()
+    }
+
     /// Those of a machine whose shim was killed; `None` when the holder is gone too.
     pub fn adopt(settings: &Settings, folder: &Path) -> Option<Self> {
         let identity = Identity::read(&folder.join(HOLDER_FILE))?;

@@ -31,7 +31,7 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
   for (const left of reaped.left) options.warn?.(`left by an earlier server: ${left}`);
   const agentPath = options.agentPath ?? findAgent();
   const driverOptions = { dataDir, agentPath, ...(options.warn === undefined ? {} : { warn: options.warn }) };
-  const names: DriverName[] = options.allowUnisolated ? ["namespace", "unisolated"] : ["namespace"];
+  const names: DriverName[] = options.allowUnisolated ? ["namespace", "gvisor", "unisolated"] : ["namespace", "gvisor"];
   const drivers = new Map<string, Driver>(names.map((name) => [name, createDriver(name, driverOptions)]));
   const archives = await openArchiveStore(join(dataDir, "archives"), limits.archives);
   const layers = await openLayerStore(join(dataDir, "layers"));

@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 
-export type DriverName = "namespace" | "unisolated";
+export type DriverName = "namespace" | "gvisor" | "unisolated";
 
 /** Makes sandboxes of one kind on this host. One folder a driver; the pools engine talks to this interface only. */
 export interface Driver {
@@ -19,7 +19,7 @@ export interface Driver {
 export interface DriverProbe {
   name: DriverName;
   available: boolean;
-  /** `root` and `rootless` for the namespace driver; `none` where nothing isolates. */
+  /** `rootless` for the namespace driver without root; `none` where nothing isolates. */
   mode: "root" | "rootless" | "none";
   /** What bounds the memory of one environment. */
   rowMemory: "cgroup" | "rlimit";

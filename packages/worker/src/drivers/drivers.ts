@@ -1,4 +1,5 @@
 import type { Driver, DriverName } from "./driver.ts";
+import { GvisorDriver } from "./gvisor/driver.ts";
 import { NamespaceDriver } from "./namespace/driver.ts";
 import { UnisolatedDriver } from "./unisolated/driver.ts";
 
@@ -13,5 +14,12 @@ export interface DriverOptions {
 
 /** Makes the driver of that name; `probe` says whether it can work here. `unisolated` is never chosen unless named. */
 export function createDriver(name: DriverName, options: DriverOptions): Driver {
-  return name === "namespace" ? new NamespaceDriver(options) : new UnisolatedDriver(options);
+  switch (name) {
+    case "namespace":
+      return new NamespaceDriver(options);
+    case "gvisor":
+      return new GvisorDriver(options);
+    case "unisolated":
+      return new UnisolatedDriver(options);
+  }
 }

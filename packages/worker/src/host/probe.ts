@@ -20,11 +20,13 @@ export interface HostReport {
   tools: ToolReport[];
 }
 
+const DRIVERS = ["namespace", "gvisor", "unisolated"] as const;
+
 export async function probeHost(dataDir: string, agentPath: string | null): Promise<HostReport> {
   const options = { dataDir, agentPath };
   const cgroups = detectCgroups();
   const [drivers, userNamespaces, tools] = await Promise.all([
-    Promise.all([createDriver("namespace", options).probe(), createDriver("unisolated", options).probe()]),
+    Promise.all(DRIVERS.map((name) => createDriver(name, options).probe())),
     tryUserNamespace(),
     Promise.all((["runc", "crun", "newuidmap", "newgidmap", "uv"] as const).map(reportTool)),
   ]);

@@ -29,7 +29,8 @@ beforeEach(async () => {
   archives = await openArchiveStore(join(dataDir, "archives"), defaultLimits.archives);
   layers = await openLayerStore(join(dataDir, "layers"));
   const options = { dataDir, agentPath: findAgent() };
-  drivers = { namespace: createDriver("namespace", options), unisolated: createDriver("unisolated", options) };
+  const made = (["namespace", "gvisor", "unisolated"] as const).map((name) => [name, createDriver(name, options)]);
+  drivers = Object.fromEntries(made) as Record<DriverName, Driver>;
 });
 
 afterEach(async () => {

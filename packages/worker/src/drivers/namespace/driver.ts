@@ -12,6 +12,7 @@ import { freeHoldings, hold } from "./holdings.ts";
 import { launch, waitUntilStarted } from "./launch.ts";
 import { detectMode, type NamespaceMode } from "./mode.ts";
 import { probeNamespace } from "./probe.ts";
+import { runArguments, runtimeEnvironment } from "./runtime.ts";
 import { NamespaceSandbox } from "./sandbox.ts";
 
 /** Containers by an OCI runtime in a user namespace with host uids of their own. As root, or rootless for an ordinary user. */
@@ -64,7 +65,8 @@ export class NamespaceDriver implements Driver {
       const groups = await makeBundle({ spec, agentPath: this.#agentPath, mode, folders: this.#folders, folder, ids });
       holdings.pending = groups?.rowsMade ?? Promise.resolve();
       signal.throwIfAborted();
-      const launched = launch(mode.runtime, holdings.runtimeRoot, folder, spec.id, await openChannel());
+      const argv = runArguments(mode.runtime, holdings.runtimeRoot, folder, spec.id);
+      const launched = launch(argv, runtimeEnvironment(), await openChannel());
       holdings.launched = launched;
       await waitUntilStarted(launched, folder, signal);
       await holdings.pending;

@@ -7,7 +7,7 @@ import { TOOL_PATH } from "../../host/run.ts";
 import type { ChannelEnds } from "../channel.ts";
 import { DriverError, type SandboxExit } from "../driver.ts";
 import { Tail } from "../tail.ts";
-import { type OciRuntime, readRuntimeLog, runtimeEnvironment } from "./runtime.ts";
+import { readRuntimeLog } from "./runtime.ts";
 
 const pidPollMs = 100;
 
@@ -20,18 +20,20 @@ export interface Launched {
 }
 
 /**
- * Runs the container in the runtime's foreground. The runtime stays as the container's parent: it alone can learn the exit status,
+ * Runs a container in its runtime's foreground. The runtime stays as the container's parent: it alone can learn the exit status,
  * and when this server dies it still removes the container once the agent has left. `--detach` would leave both to nobody.
  */
-export function launch(runtime: OciRuntime, root: string, folder: string, id: string, ends: ChannelEnds): Launched {
-  const args = ["--root", root, "--log", `${folder}/log`, "--log-format", "json"];
-  args.push("run", "--bundle", folder, "--preserve-fds", "1", "--pid-file", `${folder}/pid`, id);
+export function launch(
+  argv: readonly string[],
+  environ: Readonly<Record<string, string>>,
+  ends: ChannelEnds,
+): Launched {
   // The runtime makes mount points with the umask it inherits, and Node can set none for a child: under 077 rows could not pass.
-  const child = spawn("/bin/sh", ["-c", 'umask 022; exec "$@"', "sh", runtime.path, ...args], {
+  const child = spawn("/bin/sh", ["-c", 'umask 022; exec "$@"', "sh", ...argv], {
     // Only these four descriptors; a session of its own, so that a terminal's Ctrl-C reaches the server and not the container.
     stdio: ["ignore", "pipe", "pipe", ends.childEnd],
     detached: true,
-    env: { PATH: TOOL_PATH, ...runtimeEnvironment() },
+    env: { PATH: TOOL_PATH, ...environ },
     cwd: "/",
   });
   const output = new Tail();

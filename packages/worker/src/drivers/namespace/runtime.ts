@@ -28,6 +28,13 @@ export function isKnownVulnerable(runtime: OciRuntime): boolean {
   return major < 1 || (major === 1 && (minor < 1 || (minor === 1 && patch < 12)));
 }
 
+/** Runs a container in the foreground, with descriptor 3 as its channel. */
+export function runArguments(runtime: OciRuntime, root: string, folder: string, id: string): string[] {
+  const log = ["--log", `${folder}/log`, "--log-format", "json"];
+  const run = ["run", "--bundle", folder, "--preserve-fds", "1", "--pid-file", `${folder}/pid`, id];
+  return [runtime.path, "--root", root, ...log, ...run];
+}
+
 /** Sends SIGKILL to the container's first process. The runtime compares its start time, so a recycled pid is never hit. */
 export function killContainer(runtime: OciRuntime, root: string, id: string): Promise<Finished> {
   return runTool(runtime.path, ["--root", root, "kill", id, "KILL"], runtimeOptions());

@@ -1,0 +1,40 @@
+import type { Duplex } from "node:stream";
+import type { Sandbox, SandboxExit } from "../driver.ts";
+import type { Launched } from "../namespace/launch.ts";
+import { freeGvisor, type GvisorHoldings } from "./holdings.ts";
+
+/** A running sandbox of gVisor. Its kernel knows no memory groups: a row is bounded by its address space. */
+export class GvisorSandbox implements Sandbox {
+  readonly id: string;
+  readonly channel: Duplex;
+  readonly isolated = true;
+  readonly rowMemory = "rlimit";
+  readonly memoryDir = null;
+  readonly exited: Promise<SandboxExit>;
+  readonly #launched: Launched;
+  readonly #holdings: GvisorHoldings;
+  readonly #onFreed: () => Promise<void>;
+  #killed: Promise<void> | null = null;
+
+  constructor(holdings: GvisorHoldings, launched: Launched, onFreed: () => Promise<void>) {
+    this.id = holdings.id;
+    this.channel = launched.channel;
+    this.#launched = launched;
+    this.#holdings = holdings;
+    this.#onFreed = onFreed;
+    this.exited = launched.ended;
+  }
+
+  stderr(): string {
+    return this.#launched.output.text();
+  }
+
+  async raiseRowMemory(): Promise<void> {
+    // There are no row groups.
+  }
+
+  kill(): Promise<void> {
+    this.#killed ??= freeGvisor(this.#holdings).then(this.#onFreed);
+    return this.#killed;
+  }
+}
