@@ -1,4 +1,5 @@
 import { type Capabilities, VERSION } from "@sandpool/protocol";
+import type { Driver } from "./drivers/driver.ts";
 import { reportRunsc } from "./drivers/gvisor/find.ts";
 import { type HostReport, probeHost } from "./host/probe.ts";
 import { findUv } from "./layers/uv.ts";
@@ -9,9 +10,10 @@ export async function describeCapabilities(
   dataDir: string,
   agentPath: string | null,
   limits: WorkerLimits,
+  drivers: ReadonlyMap<string, Driver>,
 ): Promise<Capabilities> {
   const [report, uv, runsc] = await Promise.all([
-    probeHost(dataDir, agentPath),
+    probeHost(dataDir, agentPath, drivers),
     findUv().catch(() => null),
     reportRunsc(),
   ]);
@@ -48,7 +50,7 @@ export async function describeCapabilities(
         needed_for: neededFor[tool.name],
         hint: tool.name === "uv" && uv !== null ? null : tool.install,
       })),
-      { ...runsc, needed_for: "machines of the gvisor driver" },
+      { ...runsc, needed_for: "machines and pools of the gvisor driver" },
     ],
   };
 }

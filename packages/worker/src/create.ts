@@ -40,7 +40,7 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
   return {
     archives,
     pools,
-    capabilities: () => describeCapabilities(dataDir, agentPath, limits),
+    capabilities: () => describeCapabilities(dataDir, agentPath, limits, drivers),
     close: async () => {
       await pools.closeAll();
       for (const driver of drivers.values()) await driver.close?.();

@@ -1,4 +1,4 @@
-import type { DriverProbe } from "../drivers/driver.ts";
+import type { Driver, DriverProbe } from "../drivers/driver.ts";
 import { createDriver } from "../drivers/drivers.ts";
 import { type ControllerName, detectCgroups } from "./cgroups/detect.ts";
 import { type HostLimits, readLimits } from "./limits.ts";
@@ -22,11 +22,16 @@ export interface HostReport {
 
 const DRIVERS = ["namespace", "gvisor", "unisolated"] as const;
 
-export async function probeHost(dataDir: string, agentPath: string | null): Promise<HostReport> {
+/** @param drivers those that a worker has already; what they found is not looked for again */
+export async function probeHost(
+  dataDir: string,
+  agentPath: string | null,
+  drivers: ReadonlyMap<string, Driver> = new Map(),
+): Promise<HostReport> {
   const options = { dataDir, agentPath };
   const cgroups = detectCgroups();
   const [drivers, userNamespaces, tools] = await Promise.all([
-    Promise.all(DRIVERS.map((name) => createDriver(name, options).probe())),
+    Promise.all(DRIVERS.map((name) => (drivers.get(name) ?? createDriver(name, options)).probe())),
     tryUserNamespace(),
     Promise.all((["runc", "crun", "newuidmap", "newgidmap", "uv"] as const).map(reportTool)),
   ]);
