@@ -22,16 +22,16 @@ export interface HostReport {
 
 const DRIVERS = ["namespace", "gvisor", "unisolated"] as const;
 
-/** @param drivers those that a worker has already; what they found is not looked for again */
+/** @param made drivers that a worker has already; what they found is not looked for again */
 export async function probeHost(
   dataDir: string,
   agentPath: string | null,
-  drivers: ReadonlyMap<string, Driver> = new Map(),
+  made: ReadonlyMap<string, Driver> = new Map(),
 ): Promise<HostReport> {
   const options = { dataDir, agentPath };
   const cgroups = detectCgroups();
   const [drivers, userNamespaces, tools] = await Promise.all([
-    Promise.all(DRIVERS.map((name) => (drivers.get(name) ?? createDriver(name, options)).probe())),
+    Promise.all(DRIVERS.map((name) => (made.get(name) ?? createDriver(name, options)).probe())),
     tryUserNamespace(),
     Promise.all((["runc", "crun", "newuidmap", "newgidmap", "uv"] as const).map(reportTool)),
   ]);

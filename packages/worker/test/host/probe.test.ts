@@ -6,7 +6,7 @@ import { installCommand } from "../../src/host/tools.ts";
 describe("what the host offers", { timeout: 60_000 }, () => {
   test("a driver that cannot run says why and what to do; one that can says neither", async () => {
     const report = await probeHost("/nonexistent/data", null);
-    expect(report.drivers.map(({ name }) => name)).toEqual(["namespace", "unisolated"]);
+    expect(report.drivers.map(({ name }) => name)).toEqual(["namespace", "gvisor", "unisolated"]);
     for (const driver of report.drivers) {
       expect(driver.reason === null).toBe(driver.available);
       expect(driver.hint === null).toBe(driver.available);
