@@ -4,7 +4,7 @@ import { SandpoolError } from "./errors.ts";
 export const FRAME_HEADER_BYTES = 24;
 export const MAX_HEAD_BYTES = 16 * 2 ** 20;
 export const MAX_BODY_BYTES = 2 ** 30;
-export const FRAME_KINDS = { request: 1, reply: 2, event: 3 } as const;
+export const FRAME_KINDS = { request: 1, reply: 2, event: 3, data: 4 } as const;
 
 export type FrameKind = (typeof FRAME_KINDS)[keyof typeof FRAME_KINDS];
 

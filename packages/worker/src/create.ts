@@ -5,9 +5,13 @@ import { openArchiveStore } from "./archives/store.ts";
 import { describeCapabilities } from "./capabilities.ts";
 import type { Driver, DriverName } from "./drivers/driver.ts";
 import { createDriver } from "./drivers/drivers.ts";
+import type { MachineDriverName } from "./drivers/machine.ts";
+import { createMachineDriver } from "./drivers/machines/create.ts";
 import { reapLeftovers } from "./host/reap.ts";
 import { removeTree } from "./host/remove-tree.ts";
 import { openLayerStore } from "./layers/store.ts";
+import { createMachineHost } from "./machines/host.ts";
+import { hostImageOnly, noNetworks } from "./machines/meanwhile.ts";
 import type { WorkerOptions } from "./options.ts";
 import { defaultLimits } from "./pools/limits.ts";
 import { makePoolRegistry } from "./pools/registry.ts";
@@ -37,13 +41,24 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
   const layers = await openLayerStore(join(dataDir, "layers"));
   const privateHosts = options.privateHosts ?? [];
   const pools = makePoolRegistry({ archives, layers, drivers, limits, privateHosts, agentPath, runFolder });
+  const machineDrivers = new Map(MACHINE_DRIVERS.map((name) => [name, createMachineDriver(name, driverOptions)]));
+  const networks = noNetworks;
+  const images = hostImageOnly;
+  const machines = createMachineHost({ ...driverOptions, drivers: machineDrivers, images, networks });
   return {
     archives,
     pools,
+    machines,
+    images,
+    networks,
     capabilities: () => describeCapabilities(dataDir, agentPath, limits, drivers),
     close: async () => {
+      await machines.close();
       await pools.closeAll();
       for (const driver of drivers.values()) await driver.close?.();
     },
   };
 }
+
+/** The first one is asked for when nobody names one. */
+const MACHINE_DRIVERS: readonly MachineDriverName[] = ["gvisor", "namespace"];

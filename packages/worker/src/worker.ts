@@ -11,15 +11,21 @@ import type {
   SaveRequest,
   StateList,
 } from "@sandpool/protocol";
+import type { ImageStore } from "./images/contract.ts";
+import type { MachineHost } from "./machines/contract.ts";
+import type { Networks } from "./network/contract.ts";
 import type { StreamConnection, StreamOptions, StreamSink } from "./pools/stream/contract.ts";
 
 /** What one host can run. The server talks to this interface only. */
 export interface Worker {
   readonly archives: ArchiveStore;
   readonly pools: PoolRegistry;
+  readonly machines: MachineHost;
+  readonly images: ImageStore;
+  readonly networks: Networks;
   /** What this host can do, driver by driver, with the reason where it cannot; what `sandpool doctor` prints. */
   capabilities(): Promise<Capabilities>;
-  /** Closes every pool; after it nothing is left: no process, mount, cgroup or file of a pool. */
+  /** Closes every pool: nothing of one is left, no process, mount, cgroup or file. Lets go of machines, which run on. */
   close(): Promise<void>;
 }
 

@@ -28,6 +28,7 @@ import { probeByStarting } from "./probe.ts";
 import { readJson, readRecord } from "./record.ts";
 import { removeMachine } from "./remove.ts";
 import { findShim, shimPid, startShim } from "./shim.ts";
+import { transientMachines } from "./transient.ts";
 
 /** What an agent needs to answer for the first time, at most. */
 const ANSWER_LIMIT_MS = 60_000;
@@ -193,8 +194,9 @@ export class OciMachineDriver implements MachineDriver {
 
   /** Starts a machine whose program is not the agent, and tells how it ended. */
   async #try(spec: MachineSpec, argv: readonly string[]): Promise<MachineExit> {
-    await this.#prepare(spec, argv, NEVER);
+    transientMachines.add(spec.id);
     try {
+      await this.#prepare(spec, argv, NEVER);
       const folders = this.#folders(spec.id);
       const signal = within(NEVER);
       const connected = await connectShim(folders, this.#start(folders, spec.id, false), signal);
@@ -205,6 +207,7 @@ export class OciMachineDriver implements MachineDriver {
       }
     } finally {
       await this.remove(spec.id);
+      transientMachines.delete(spec.id);
     }
   }
 
