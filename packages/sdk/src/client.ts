@@ -1,6 +1,9 @@
-import type { Capabilities, CreatedKey, KeyDescription, PoolReply } from "@sandpool/protocol";
+import type { Capabilities, Collected, CreatedKey, KeyDescription, PoolReply, Storage } from "@sandpool/protocol";
 import { discoverEndpoint } from "./http/credentials.ts";
 import { Transport } from "./http/transport.ts";
+import { Machines } from "./machines/machines.ts";
+import type { MachineOptions } from "./machines/options.ts";
+import { Sandbox } from "./machines/sandbox.ts";
 import type { PoolOptions } from "./pool/options.ts";
 import { RLPool } from "./pool/rlpool.ts";
 
@@ -18,11 +21,18 @@ export interface SandpoolOptions {
  */
 export class Sandpool {
   readonly url: string;
+  readonly machines: Machines;
   private readonly transport: Transport;
 
   constructor(options: SandpoolOptions = {}) {
     this.transport = new Transport(discoverEndpoint(options));
     this.url = this.transport.endpoint.url;
+    this.machines = new Machines(this.transport);
+  }
+
+  /** A machine for a block of code: `await using sandbox = await sandpool.sandbox({ size: "large" })` deletes it at the end. */
+  sandbox(options: MachineOptions = {}): Promise<Sandbox> {
+    return Sandbox.create(this.transport, options);
   }
 
   /** `RLPool.create` on this server. */
@@ -63,6 +73,17 @@ export class Sandpool {
   /** Version of a server that answers; throws `ConnectionError` when none does. */
   async health(): Promise<{ status: string; version: string }> {
     return (await this.transport.json("GET", "/v1/health")) as { status: string; version: string };
+  }
+
+  /** What the server keeps on its disk, and how much is free. */
+  async storage(): Promise<Storage> {
+    return (await this.get("/v1/storage")) as Storage;
+  }
+
+  /** Removes what nothing uses, least recently used first; with `dryRun` it only says what that would be. */
+  async collectStorage(options: { dryRun?: boolean } = {}): Promise<Collected> {
+    const body = JSON.stringify({ dry_run: options.dryRun === true });
+    return (await this.transport.json("POST", "/v1/storage/gc", { body })) as Collected;
   }
 
   async listKeys(): Promise<KeyDescription[]> {

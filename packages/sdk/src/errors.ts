@@ -1,3 +1,5 @@
+import type { ExecOutcome } from "./machines/exec/outcome.ts";
+
 /** Codes the client makes itself; they and those of the server stand in docs/errors.md. */
 export type ClientErrorCode =
   | "bad_credentials_file"
@@ -17,6 +19,7 @@ export interface SandpoolErrorOptions {
   hint?: string | undefined;
   details?: Readonly<Record<string, unknown>> | undefined;
   status?: number | undefined;
+  retryAfterSeconds?: number | undefined;
   cause?: unknown;
 }
 
@@ -34,6 +37,8 @@ export class SandpoolError extends Error {
   readonly details: Readonly<Record<string, unknown>>;
   /** The HTTP status, when the server answered. */
   readonly status: number | undefined;
+  /** When the server said that the same request may succeed later. */
+  readonly retryAfterSeconds: number | undefined;
 
   constructor(code: string, message: string, options: SandpoolErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -42,6 +47,7 @@ export class SandpoolError extends Error {
     this.hint = options.hint;
     this.details = options.details ?? {};
     this.status = options.status;
+    this.retryAfterSeconds = options.retryAfterSeconds;
   }
 
   /** Code, message, hint and details as the wire has them. */
@@ -116,8 +122,25 @@ export class ForkUnsupportedError extends SandpoolError {
 /** Saved states ended by themselves, or with their sandbox (`state_lost`); `details.states` has their ids. Nothing has changed. */
 export class StateLostError extends SandpoolError {}
 
+/** The call does not fit the state that the machine is in; the message names both (`machine_state`). */
+export class MachineStateError extends SandpoolError {}
+
+/** The machine ended, or was deleted, while the call ran (`machine_lost`). */
+export class MachineLostError extends SandpoolError {}
+
+/** A program inside a machine could not be started, or `ExecOutcome.check` found that it failed (`exec_failed`). */
+export class ExecFailedError extends SandpoolError {
+  /** What the program left; null if it never started: then `details` has `errno` and `what`. */
+  readonly outcome: ExecOutcome | null;
+
+  constructor(code: string, message: string, options: SandpoolErrorOptions & { outcome?: ExecOutcome } = {}) {
+    super(code, message, options);
+    this.outcome = options.outcome ?? null;
+  }
+}
+
 /** Builds the typed error of a server's `{"error": …}` body. */
-export function errorFromWire(status: number, body: unknown): SandpoolError {
+export function errorFromWire(status: number, body: unknown, retryAfterSeconds?: number): SandpoolError {
   const error = (body as { error?: Record<string, unknown> } | null)?.error;
   if (typeof error?.code !== "string" || typeof error.message !== "string") {
     return new SandpoolError("protocol_violation", `The server answered status ${status} without an error body.`, {
@@ -127,11 +150,15 @@ export function errorFromWire(status: number, body: unknown): SandpoolError {
   }
   const options: SandpoolErrorOptions = {
     status,
+    retryAfterSeconds,
     hint: typeof error.hint === "string" ? error.hint : undefined,
     details: typeof error.details === "object" && error.details !== null ? { ...error.details } : undefined,
   };
   if (error.code === "environment_failed") return new EnvironmentError(error.code, error.message, options);
   if (["pool_closed", "pool_lost"].includes(error.code)) return new PoolEndedError(error.code, error.message, options);
+  if (error.code === "exec_failed") return new ExecFailedError(error.code, error.message, options);
+  if (error.code === "machine_state") return new MachineStateError(error.code, error.message, options);
+  if (error.code === "machine_lost") return new MachineLostError(error.code, error.message, options);
   if (error.code === "fork_unsupported") return new ForkUnsupportedError(error.code, error.message, options);
   if (error.code === "state_lost") return new StateLostError(error.code, error.message, options);
   if (status === 401) return new AuthenticationError(error.code, error.message, options);

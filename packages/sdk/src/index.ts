@@ -1,4 +1,21 @@
-export type { Capabilities, CreatedKey, KeyDescription, PoolReply, RowStatus } from "@sandpool/protocol";
+export type {
+  Capabilities,
+  Collected,
+  CreatedKey,
+  ExecStarted,
+  FileChange,
+  FileEntry,
+  KeyDescription,
+  ListedExec,
+  Machine,
+  MachineList,
+  MachineSizeInput,
+  PoolReply,
+  PortEntry,
+  PortLink,
+  RowStatus,
+  Storage,
+} from "@sandpool/protocol";
 export { packEnvironment } from "./archive/environment.ts";
 export type { Archive } from "./archive/pack.ts";
 export { Sandpool, type SandpoolOptions } from "./client.ts";
@@ -8,7 +25,10 @@ export {
   type ClientErrorCode,
   ConnectionError,
   EnvironmentError,
+  ExecFailedError,
   ForkUnsupportedError,
+  MachineLostError,
+  MachineStateError,
   NotFoundError,
   NotReadyError,
   PoolEndedError,
@@ -18,6 +38,19 @@ export {
 } from "./errors.ts";
 export { escapeControl } from "./escape.ts";
 export { credentialsPath, discoverEndpoint, type Endpoint } from "./http/credentials.ts";
+export type { MachineFate } from "./machines/create.ts";
+export type { Input, RunOptions, StreamOptions } from "./machines/exec/execs.ts";
+export type { ExecOptions } from "./machines/exec/options.ts";
+export { ExecOutcome, type OutputCounts } from "./machines/exec/outcome.ts";
+export type { ExecChunk, ExecStream } from "./machines/exec/stream.ts";
+export type { Content, FileOptions, MachineFiles, ReadOptions, WriteOptions } from "./machines/files/files.ts";
+export type { UnpackedTree } from "./machines/files/unpackTree.ts";
+export type { Language } from "./machines/languages.ts";
+export type { Machines } from "./machines/machines.ts";
+export type { MachineOptions, MachineProgress } from "./machines/options.ts";
+export type { ReadyOptions } from "./machines/ready.ts";
+export { Sandbox } from "./machines/sandbox.ts";
+export type { PortAddress } from "./machines/url.ts";
 export type { Action, ActionColumn, Actions } from "./pool/actions.ts";
 export type { CallOptions, ResetOptions } from "./pool/batched.ts";
 export type { ForkOptions, ForkResult, RestoreOptions } from "./pool/branched.ts";

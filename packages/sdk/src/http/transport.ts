@@ -1,3 +1,4 @@
+import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, type Dispatcher, request } from "undici";
 import { ConnectionError, errorFromWire, SandpoolError } from "../errors.ts";
@@ -8,7 +9,8 @@ import type { Endpoint } from "./credentials.ts";
 export type Reply = Dispatcher.ResponseData;
 
 export interface RequestOptions {
-  body?: string | Uint8Array;
+  /** A stream can be sent once: no retries with it. */
+  body?: string | Uint8Array | Readable;
   contentType?: string;
   accept?: string;
   headers?: Readonly<Record<string, string>>;
@@ -19,7 +21,7 @@ export interface RequestOptions {
   busyCodes?: readonly string[];
   /** An earlier send of this request may still run. */
   repeated?: boolean;
-  /** How long the server may be silent. Default 300 s. */
+  /** How long the server may be silent; 0: for ever. Default 300 s. */
   timeoutMs?: number;
 }
 
@@ -142,7 +144,9 @@ export class Transport {
       dispatcher: this.localConnections ?? this.connections,
     });
     if (reply.statusCode >= 200 && reply.statusCode < 300) return await read(reply);
-    throw errorFromWire(reply.statusCode, await readJsonOrNull(reply));
+    const retryAfter = Number(reply.headers["retry-after"] ?? Number.NaN);
+    const seconds = Number.isFinite(retryAfter) && retryAfter >= 0 ? retryAfter : undefined;
+    throw errorFromWire(reply.statusCode, await readJsonOrNull(reply), seconds);
   }
 
   /** Whether nobody listened on the unix socket; from then on TCP, which says what is wrong. */
