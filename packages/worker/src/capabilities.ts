@@ -3,6 +3,8 @@ import type { Driver } from "./drivers/driver.ts";
 import { reportRunsc } from "./drivers/gvisor/find.ts";
 import { type HostReport, probeHost } from "./host/probe.ts";
 import { findUv } from "./layers/uv.ts";
+import type { MachineHost } from "./machines/contract.ts";
+import type { Networks } from "./network/contract.ts";
 import type { WorkerLimits } from "./pools/limits.ts";
 
 /** What this host can do, in the form of the API. */
@@ -11,11 +13,15 @@ export async function describeCapabilities(
   agentPath: string | null,
   limits: WorkerLimits,
   drivers: ReadonlyMap<string, Driver>,
+  machines: Pick<MachineHost, "probe">,
+  networks: Pick<Networks, "probe">,
 ): Promise<Capabilities> {
-  const [report, uv, runsc] = await Promise.all([
+  const [report, uv, runsc, machineDrivers, network] = await Promise.all([
     probeHost(dataDir, agentPath, drivers),
     findUv().catch(() => null),
     reportRunsc(),
+    machines.probe(),
+    networks.probe(),
   ]);
   return {
     version: VERSION,
@@ -52,6 +58,10 @@ export async function describeCapabilities(
       })),
       { ...runsc, needed_for: "machines and pools of the gvisor driver" },
     ],
+    machines: {
+      drivers: machineDrivers,
+      network: { available: network === null, reason: network?.reason ?? null, hint: network?.hint ?? null },
+    },
   };
 }
 

@@ -51,7 +51,7 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
     machines,
     images,
     networks,
-    capabilities: () => describeCapabilities(dataDir, agentPath, limits, drivers),
+    capabilities: () => describeCapabilities(dataDir, agentPath, limits, drivers, machines, networks),
     close: async () => {
       await machines.close();
       await pools.closeAll();

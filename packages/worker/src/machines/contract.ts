@@ -7,7 +7,8 @@ export interface MachineHost {
   probe(): Promise<MachineProbe[]>;
   /**
    * Makes and starts a machine; resolves once its agent answers. A failure or an abort of `signal` leaves nothing behind.
-   * Starting a stopped one is the same call, with `disk`.
+   * Starting a stopped one is the same call, with `disk`; what an ended machine of that id still held is removed first.
+   * About as many as there are processors are made at the same time; the others wait their turn.
    */
   create(plan: MachinePlan, options: MachineCreateOptions): Promise<LiveMachine>;
   /** Takes over what runs on this host of a machine; how it ended where it has; null where the host has nothing of it. */
@@ -17,7 +18,7 @@ export interface MachineHost {
    * (probes, sandboxes of image builds): the server removes every one that it does not know.
    */
   list(): Promise<string[]>;
-  /** From any state; nothing is left but saved disks. Idempotent. */
+  /** From any state, also while it is being made; nothing is left but saved disks. Idempotent. */
   remove(id: string): Promise<void>;
   /** The last words of a machine's agent and runtime, raw. */
   readLogs(id: string): Promise<Buffer>;
@@ -54,7 +55,10 @@ export interface MachineCreateOptions {
   onProgress?: (progress: { phase: "prepare" | "disk" | "network" | "start"; done: number; total: number }) => void;
 }
 
-/** A running machine. All paths are inside and absolute; errors are `SandpoolError`s with the codes of docs/internals/machines.md. */
+/**
+ * A running machine. All paths are inside and absolute; errors are `SandpoolError`s with the codes of docs/internals/machines.md.
+ * A source is never destroyed here: one that was refused, or of which no more is wanted, is not read further, and is its owner's.
+ */
 export interface LiveMachine {
   readonly id: string;
   /** The host side's address of its network; null without one. */
@@ -115,7 +119,7 @@ export interface ExecStart {
   argv: readonly string[];
   /** Null: the user's home. */
   cwd: string | null;
-  /** Whole; the machine's own are merged in by the caller. */
+  /** Whole; the machine's own are merged in by the caller. Null: the machine's own. What its network needs comes below either. */
   environ: Readonly<Record<string, string>> | null;
   user: string | null;
   tty: { rows: number; columns: number } | null;
