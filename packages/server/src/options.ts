@@ -41,6 +41,23 @@ export interface ServerLimits {
   streamUnsentBytes: number;
   jsonDepth: number;
   heartbeatMs: number;
+  /** Of one owner, whatever their state. */
+  machinesPerOwner: number;
+  /** Undefined: one for each of the host's cores, two at least. */
+  machineStartsAtOnce?: number;
+  /** Creations that may wait for their turn; more are refused with `Retry-After`. */
+  machineQueue: number;
+  /** Of a running machine's disk; 0: only when it is stopped. */
+  diskSaveIntervalMs: number;
+  /** What programs have between TERM and KILL when their machine stops. */
+  machineStopMs: number;
+  /** How often machines are compared with what the host holds. */
+  reconcileMs: number;
+  /** With less free, new work is refused. */
+  diskLowWaterBytes: number;
+  memoryLowWaterBytes: number;
+  /** What archives, layers and images that nothing uses may take together before the least recently used go by themselves. */
+  storageCapBytes: number;
 }
 
 export const DEFAULT_LIMITS: ServerLimits = {
@@ -60,4 +77,12 @@ export const DEFAULT_LIMITS: ServerLimits = {
   streamUnsentBytes: 64 * 2 ** 20,
   jsonDepth: 64,
   heartbeatMs: 5_000,
+  machinesPerOwner: 50,
+  machineQueue: 256,
+  diskSaveIntervalMs: 300_000,
+  machineStopMs: 5_000,
+  reconcileMs: 60_000,
+  diskLowWaterBytes: 2 * 2 ** 30,
+  memoryLowWaterBytes: 256 * 2 ** 20,
+  storageCapBytes: 50 * 2 ** 30,
 };

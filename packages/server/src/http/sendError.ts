@@ -31,6 +31,7 @@ export function sendError(request: IncomingMessage, response: ServerResponse, er
     "Content-Type": "application/json",
     "Content-Length": body.length,
     ...(error.code === "unauthorized" ? { "WWW-Authenticate": "Bearer" } : {}),
+    ...retryAfter(error),
     ...(arriving || isAnonymous(error) ? { Connection: "close" } : {}),
   });
   if (request.method === "HEAD") {
@@ -41,6 +42,11 @@ export function sendError(request: IncomingMessage, response: ServerResponse, er
   } else {
     response.end(body);
   }
+}
+
+/** Where a fault passes by itself, its details say when. */
+function retryAfter({ details }: SandpoolError): Record<string, string> {
+  return typeof details.retry_after_s === "number" ? { "Retry-After": String(details.retry_after_s) } : {};
 }
 
 function isAnonymous(error: SandpoolError): boolean {

@@ -1,9 +1,11 @@
 import type { Kysely } from "kysely";
 import type { Migration, MigrationProvider } from "kysely/migration";
+import { createMachinesTable } from "./machinesTable.ts";
 
 /** Migrations in order. A released one is never changed: a new one follows it. */
 const MIGRATIONS: Record<string, Migration> = {
   "0001_start": { up: createFirstTables },
+  "0002_machines": { up: createMachinesTable },
 };
 
 export const migrations: MigrationProvider = { getMigrations: async () => MIGRATIONS };

@@ -1,4 +1,5 @@
 import type { Insertable, Selectable } from "kysely";
+import type { MachinesTable } from "./machinesTable.ts";
 
 /** The store's tables as kysely sees them. Times are ISO 8601 in UTC. */
 export interface Tables {
@@ -6,6 +7,7 @@ export interface Tables {
   pools: PoolsTable;
   operations: OperationsTable;
   idempotency: IdempotencyTable;
+  machines: MachinesTable;
 }
 
 export interface KeysTable {
@@ -51,5 +53,6 @@ export interface IdempotencyTable {
 }
 
 export type PoolRow = Selectable<PoolsTable>;
+export type MachineRow = Selectable<MachinesTable>;
 export type KeyRow = Selectable<KeysTable>;
 export type NewOperation = Insertable<OperationsTable>;
