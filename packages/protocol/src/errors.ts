@@ -8,6 +8,7 @@ export interface ErrorMeaning {
 export const ERROR_CODES = {
   invalid_request: { status: 400, meaning: "A member of the request is missing, unknown or outside its range." },
   archive_hash_mismatch: { status: 400, meaning: "The uploaded bytes do not have the hash in the address." },
+  file_hash_mismatch: { status: 400, meaning: "The bytes for a file do not have the announced hash; nothing was written." },
   archive_invalid: {
     status: 400,
     meaning: "The archive is not a tar.zst of regular files, folders and inner links, or passes a limit when unpacked.",
@@ -51,6 +52,7 @@ export const ERROR_CODES = {
   body_too_large: { status: 413, meaning: "The body is larger than the route accepts." },
   archive_too_large: { status: 413, meaning: "The archive, packed or unpacked, is larger than the limit." },
   unsupported_media_type: { status: 415, meaning: "The route does not accept this content type or encoding." },
+  range_invalid: { status: 416, meaning: "The file has no byte of the asked range." },
   environment_failed: { status: 422, meaning: "An environment could not start or be reset during creation." },
   dependency_failed: { status: 422, meaning: "The environment's dependencies could not be installed." },
   fork_unsupported: {
