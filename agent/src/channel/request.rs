@@ -128,6 +128,9 @@ pub struct Start {
     /// Folder of the rows' memory cgroups.
     #[serde(default)]
     pub memory_dir: Option<PathBuf>,
+    /// Whether the agent makes the groups in `memory_dir` itself, in a kernel of the sandbox's own.
+    #[serde(default)]
+    pub own_groups: bool,
     /// Processes of a row.
     pub processes: u64,
     /// Folder of the workspaces, only without isolation.

@@ -1,6 +1,6 @@
 //! Who a row is: its uid, folders, memory cgroup and limits, and how a fork message says so.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -14,6 +14,9 @@ pub(super) const WORKSPACES: &str = "/run/ws";
 
 /// Out-of-memory score of an environment; agent and template stay as low as they may.
 pub(super) const ENVIRONMENT_OOM_SCORE: i32 = 500;
+
+/// Where the groups of processes are, where the agent makes them.
+pub(super) const OWN_PIDS: &str = "/run/sandpool/pids";
 
 const DESCRIPTORS: u64 = 4096;
 
@@ -34,6 +37,8 @@ pub struct Identity {
     pub workspace: PathBuf,
     /// Its memory cgroup.
     pub memory: Option<PathBuf>,
+    /// Its group of processes, where the agent makes the groups.
+    pub pids: Option<PathBuf>,
     /// Resource limits of everything it starts.
     pub limits: Limits,
 }
@@ -76,8 +81,15 @@ impl Isolation {
                 processes: settings.isolated.then_some(times_rows(settings.processes)),
                 descriptors: settings.isolated.then_some(DESCRIPTORS),
             },
+            pids: self.pids_of(memory.as_deref()),
             memory,
         }
+    }
+
+    /// The group of processes that goes with a memory group.
+    fn pids_of(&self, memory: Option<&Path>) -> Option<PathBuf> {
+        let name = memory?.file_name()?;
+        self.settings.own_groups.then(|| Path::new(OWN_PIDS).join(name))
     }
 
     /// The identity that a copy gets which is to take a row's place: the row's other one, so that whoever ends the old
@@ -97,6 +109,7 @@ impl Isolation {
         let memory = settings.states_memory.clone().filter(|_| settings.isolated);
         let mut id = self.identity(row, 0, 1);
         id.limits.address_space_bytes = memory.is_none().then_some(settings.memory_bytes);
+        id.pids = self.pids_of(memory.as_deref());
         id.memory = memory;
         with_uid(id, settings.base_uid + self.processes() + slot)
     }
@@ -139,6 +152,7 @@ impl Isolation {
             "uid": id.uid,
             "gid": id.gid,
             "memory": id.memory.as_ref().map(|path| path.to_string_lossy()),
+            "pids": id.pids.as_ref().map(|path| path.to_string_lossy()),
             "rlimits": {"as": id.limits.address_space_bytes, "nproc": processes},
             "oom_score_adj": ENVIRONMENT_OOM_SCORE,
             "isolated": self.settings.isolated,

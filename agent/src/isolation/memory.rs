@@ -6,10 +6,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use super::{Identity, Isolation, reap, sys};
+use std::path::Path;
 
-/// Where the figures come from.
-pub const MEMORY_METHOD: &str = "smaps_rollup";
+use super::{Identity, Isolation, Settings, reap, sys};
+
+const ROLLUP: &str = "smaps_rollup";
 
 /// PSS in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,9 @@ impl Isolation {
     /// How often the kernel killed a process in the row's memory cgroup since it was made; 0 without one.
     pub fn oom_kills(&self, id: &Identity) -> u64 {
         let Some(folder) = &id.memory else { return 0 };
+        if self.settings.own_groups {
+            return self.memory_ends(folder);
+        }
         // Version 1, then version 2.
         ["memory.oom_control", "memory.events"]
             .iter()
@@ -46,18 +50,26 @@ impl Isolation {
 }
 
 impl Isolation {
+    /// Where the figures of a sample come from: proportional shares of processes, or what the groups count. (A saved state's is
+    /// then the resident memory of its processes: all states share a group.)
+    pub fn memory_method(&self) -> &'static str {
+        if self.settings.own_groups { "memory_group" } else { ROLLUP }
+    }
+
     /// Lets the processes of `source` put a fork into the memory cgroup of `id`; with `None` the template's again.
     ///
     /// Call it before and after the fork of a live environment: only the template's group may enter by itself, and the
     /// kernel lets no process of a container move another.
     pub fn allow_memory_entry(&self, id: &Identity, source: Option<&Identity>) -> io::Result<()> {
-        let Some(folder) = &id.memory else { return Ok(()) };
         let gid = source.map_or(self.settings.template_uid, |source| source.gid);
-        // Only version 1 has it, and only where the sandbox was given it too.
-        let _ = std::os::unix::fs::chown(folder.join("tasks"), None, Some(gid));
-        let path = folder.join("cgroup.procs");
-        std::os::unix::fs::chown(&path, None, Some(gid))
-            .map_err(|error| sys::explain(error, format!("cannot give {path:?} to group {gid}")))
+        for folder in id.memory.iter().chain(&id.pids) {
+            // Only version 1 has it, and only where the sandbox was given it too.
+            let _ = std::os::unix::fs::chown(folder.join("tasks"), None, Some(gid));
+            let path = folder.join("cgroup.procs");
+            std::os::unix::fs::chown(&path, None, Some(gid))
+                .map_err(|error| sys::explain(error, format!("cannot give {path:?} to group {gid}")))?;
+        }
+        Ok(())
     }
 }
 
@@ -77,7 +89,7 @@ impl MemorySampler {
         // SAFETY: the agent has one thread, so the child may allocate; it ends by exit_now.
         match unsafe { sys::fork() }? {
             None => {
-                sample(write, isolation.settings.isolated, rows, template, agent);
+                sample(write, &isolation.settings, rows, template, agent);
                 sys::exit_now(0)
             }
             Some(helper) => {
@@ -130,10 +142,10 @@ fn parse(text: &str) -> MemorySample {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn sample(_: OwnedFd, _: bool, _: &[(u32, i32, Identity)], _: Option<i32>, _: i32) {}
+fn sample(_: OwnedFd, _: &Settings, _: &[(u32, i32, Identity)], _: Option<i32>, _: i32) {}
 
 #[cfg(target_os = "linux")]
-fn sample(write: OwnedFd, isolated: bool, rows: &[(u32, i32, Identity)], template: Option<i32>, agent: i32) {
+fn sample(write: OwnedFd, settings: &Settings, rows: &[(u32, i32, Identity)], template: Option<i32>, agent: i32) {
     use std::io::Write;
 
     const OUTPUT: RawFd = 3;
@@ -147,7 +159,10 @@ fn sample(write: OwnedFd, isolated: bool, rows: &[(u32, i32, Identity)], templat
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
     // SAFETY: the descriptor was placed above and nothing else here owns it.
     let mut output: File = unsafe { std::os::fd::FromRawFd::from_raw_fd(OUTPUT) };
-    let by_row = row_processes(isolated, rows);
+    if let (true, Some(groups)) = (settings.own_groups, &settings.memory_dir) {
+        return sample_groups(output, settings, groups, rows);
+    }
+    let by_row = row_processes(settings.isolated, rows);
     for ((row, ..), pids) in rows.iter().zip(by_row) {
         let bytes: u64 = pids.into_iter().map(proportional_set_size).sum();
         let _ = writeln!(output, "row {row} {bytes}");
@@ -156,6 +171,33 @@ fn sample(write: OwnedFd, isolated: bool, rows: &[(u32, i32, Identity)], templat
         let _ = writeln!(output, "template {}", proportional_set_size(pid));
     }
     let _ = writeln!(output, "agent {}", proportional_set_size(agent));
+}
+
+/// What no group counts is the agent's own.
+#[cfg(target_os = "linux")]
+fn sample_groups(mut output: File, settings: &Settings, groups: &Path, rows: &[(u32, i32, Identity)]) {
+    use std::io::Write;
+
+    use super::own_groups::{template_bytes, usage_bytes};
+
+    let template = template_bytes(groups);
+    let mut counted = template + settings.states_memory.as_deref().map_or(0, usage_bytes);
+    for (uid, pid, id) in rows {
+        let own = id.memory.as_deref().filter(|group| Some(*group) != settings.states_memory.as_deref());
+        let bytes = own.map_or_else(|| resident_bytes(*pid), usage_bytes);
+        counted += if own.is_some() { bytes } else { 0 };
+        let _ = writeln!(output, "row {uid} {bytes}");
+    }
+    let _ = writeln!(output, "template {template}");
+    let _ = writeln!(output, "agent {}", usage_bytes(groups).saturating_sub(counted));
+}
+
+/// 0 for a process that has ended.
+#[cfg(target_os = "linux")]
+fn resident_bytes(pid: i32) -> u64 {
+    const PAGE_BYTES: u64 = 4096;
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * PAGE_BYTES)
 }
 
 #[cfg(target_os = "linux")]
@@ -184,7 +226,7 @@ fn row_processes(isolated: bool, rows: &[(u32, i32, Identity)]) -> Vec<Vec<i32>>
 /// 0 for a process that has ended.
 #[cfg(target_os = "linux")]
 fn proportional_set_size(pid: i32) -> u64 {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/{MEMORY_METHOD}")).unwrap_or_default();
+    let rollup = fs::read_to_string(format!("/proc/{pid}/{ROLLUP}")).unwrap_or_default();
     rollup
         .lines()
         .find_map(|line| line.strip_prefix("Pss:"))

@@ -17,6 +17,7 @@ mod processes;
 mod reap;
 mod spawn;
 mod sys;
+mod watch;
 mod workspace;
 
 #[cfg(target_os = "linux")]
@@ -30,6 +31,8 @@ mod filter;
 #[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
+mod own_groups;
+#[cfg(target_os = "linux")]
 mod prepare;
 
 use std::cell::{Cell, RefCell};
@@ -42,7 +45,7 @@ pub use descriptors::{Sender, announce_sender, receive_with_sender, send_descrip
 pub use identity::{Identity, Limits};
 pub use kill::KillReport;
 pub use launch::{ChildFds, Program};
-pub use memory::{MEMORY_METHOD, MemorySample, MemorySampler};
+pub use memory::{MemorySample, MemorySampler};
 pub use processes::cpu_seconds;
 pub use reap::{Exit, reap};
 
@@ -73,6 +76,8 @@ pub struct Settings {
     pub shard_memory_bytes: Option<u64>,
     /// Folder with one memory cgroup `e0 …` for each process.
     pub memory_dir: Option<PathBuf>,
+    /// Whether the agent makes the groups itself: the sandbox has a kernel of its own.
+    pub own_groups: bool,
     /// The memory cgroup of all saved states.
     pub states_memory: Option<PathBuf>,
     /// Processes and threads of a row.
@@ -89,6 +94,8 @@ pub struct Isolation {
     rows_per_process: Cell<u32>,
     /// The first process of each identity, by its uid, as told by `spawn_environment` and `adopt`.
     leaders: RefCell<HashMap<u32, processes::Leader>>,
+    /// What was ended for its memory, where the agent watches it.
+    memory_ends: RefCell<HashMap<PathBuf, watch::MemoryEnd>>,
     #[cfg(target_os = "linux")]
     filters: Option<filter::Filters>,
 }
@@ -104,10 +111,21 @@ impl Isolation {
         {
             prepare::agent(&settings)?;
             let filters = if settings.isolated { Some(filter::Filters::compile(settings.base_uid)?) } else { None };
-            Ok(Self { settings, rows_per_process: Cell::new(1), leaders: RefCell::default(), filters })
+            Ok(Self {
+                settings,
+                rows_per_process: Cell::new(1),
+                leaders: RefCell::default(),
+                memory_ends: RefCell::default(),
+                filters,
+            })
         }
         #[cfg(not(target_os = "linux"))]
-        Ok(Self { settings, rows_per_process: Cell::new(1), leaders: RefCell::default() })
+        Ok(Self {
+            settings,
+            rows_per_process: Cell::new(1),
+            leaders: RefCell::default(),
+            memory_ends: RefCell::default(),
+        })
     }
 
     /// Tells the isolation which process is the first of a row. Call it with the pid of a fork

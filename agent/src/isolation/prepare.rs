@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use super::identity::{ENVIRONMENT_OOM_SCORE, WORKSPACES};
 use super::launch::c_string;
 use super::sys::{check, explain};
-use super::{Settings, capabilities, mounts};
+use super::{Settings, capabilities, mounts, own_groups};
 
 const AGENT_OOM_SCORE: i32 = -900;
 
@@ -29,7 +29,8 @@ pub(super) fn agent(settings: &Settings) -> io::Result<()> {
         ));
     }
     forbid_dumps()?;
-    own_workspaces_mount()
+    own_workspaces_mount()?;
+    if settings.own_groups { own_groups::prepare(settings) } else { Ok(()) }
 }
 
 /// Nothing inside may look into the agent. A change of ids can undo it.

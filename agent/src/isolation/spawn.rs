@@ -14,7 +14,8 @@ impl Isolation {
         if let Some(filters) = &self.filters {
             let uid = self.settings.template_uid;
             let limits = self.template_limits();
-            return launch.start(|| child::become_template(uid, &limits, &filters.forking));
+            let groups = self.template_groups()?;
+            return launch.start(|| child::become_template(uid, &limits, &filters.forking, &groups));
         }
         launch.start(child::keep_company)
     }
@@ -47,6 +48,17 @@ impl Isolation {
         }
         let inside = |folder: &str| id.workspace.join(folder).to_string_lossy().into_owned();
         (inside("workspace"), inside("tmp"))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn template_groups(&self) -> io::Result<Vec<std::ffi::CString>> {
+        use super::{launch::c_string, own_groups};
+
+        if !self.settings.own_groups {
+            return Ok(Vec::new());
+        }
+        let entries = own_groups::template_entries(&self.settings);
+        entries.into_iter().map(|path| c_string(path.to_string_lossy().into_owned())).collect()
     }
 
     #[cfg(target_os = "linux")]
@@ -91,9 +103,15 @@ mod child {
             .map_err(Step::Session.failed())
     }
 
-    pub(super) fn become_template(uid: u32, limits: &Limits, filters: &[BpfProgram]) -> Result<(), Failure> {
+    pub(super) fn become_template(
+        uid: u32,
+        limits: &Limits,
+        filters: &[BpfProgram],
+        groups: &[CString],
+    ) -> Result<(), Failure> {
         // SAFETY: takes a number only.
         unsafe { libc::umask(0o022) };
+        enter(groups).map_err(Step::Memory.failed())?;
         limits::apply(limits).map_err(Step::Limits.failed())?;
         capabilities::keep_across_setuid().map_err(Step::Capabilities.failed())?;
         take_ids(uid, uid).map_err(Step::Identity.failed())?;
@@ -103,16 +121,18 @@ mod child {
 
     /// What a row's child writes and mounts, as C strings.
     pub(super) struct Row {
-        memory: Option<CString>,
+        groups: Vec<CString>,
         mounts: PrivateMounts,
         oom_score: CString,
     }
 
     impl Row {
         pub(super) fn of(id: &Identity) -> io::Result<Self> {
-            let memory = id.memory.as_ref();
+            let groups = id.memory.iter().chain(&id.pids);
             Ok(Self {
-                memory: memory.map(|path| c_string(format!("{}/cgroup.procs", path.display()))).transpose()?,
+                groups: groups
+                    .map(|path| c_string(format!("{}/cgroup.procs", path.display())))
+                    .collect::<Result<_, _>>()?,
                 mounts: PrivateMounts::of(id)?,
                 oom_score: c_string(ENVIRONMENT_OOM_SCORE.to_string())?,
             })
@@ -123,7 +143,7 @@ mod child {
             unsafe { libc::umask(0o022) };
             // Before it can have a child that would keep the agent's score.
             let _ = write(c"/proc/self/oom_score_adj", &self.oom_score);
-            self.enter_memory().map_err(Step::Memory.failed())?;
+            enter(&self.groups).map_err(Step::Memory.failed())?;
             self.mounts.enter()?;
             limits::apply(&id.limits).map_err(Step::Limits.failed())?;
             capabilities::forbid_all().map_err(Step::Capabilities.failed())?;
@@ -131,10 +151,10 @@ mod child {
             capabilities::drop_all().map_err(Step::Capabilities.failed())?;
             filter::load(filters).map_err(Step::Filter.failed())
         }
+    }
 
-        fn enter_memory(&self) -> io::Result<()> {
-            self.memory.as_deref().map_or(Ok(()), |path| write(path, c"0"))
-        }
+    fn enter(groups: &[CString]) -> io::Result<()> {
+        groups.iter().try_for_each(|path| write(path, c"0"))
     }
 
     fn write(path: &CStr, text: &CStr) -> io::Result<()> {

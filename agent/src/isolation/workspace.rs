@@ -11,9 +11,11 @@ use super::{Identity, Isolation};
 const FOLDERS: [&str; 3] = ["workspace", "tmp", "shm"];
 
 impl Isolation {
-    /// Makes the row's workspace anew, empty: folders `workspace`, `tmp`, `shm`, mode 0700, the row's.
+    /// Makes the row's groups, where the agent has to, and its workspace anew, empty: folders `workspace`, `tmp`, `shm`, mode 0700, the row's.
     pub fn create_workspace(&self, id: &Identity) -> io::Result<()> {
         self.remove_workspace(id)?;
+        #[cfg(target_os = "linux")]
+        self.make_own_groups(id)?;
         let explained = |error| explain(error, format!("cannot make the workspace {:?}", id.workspace));
         fs::create_dir_all(&id.workspace).map_err(explained)?;
         #[cfg(target_os = "linux")]

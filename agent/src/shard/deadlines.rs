@@ -20,6 +20,7 @@ impl Shard {
         for number in due {
             self.pack_due(number, now_us);
         }
+        self.watch_memory(now_us);
         self.expire_waits(now_us);
         self.expire_copies(now_us);
         if self.template.deadline_us() <= now_us {

@@ -64,7 +64,9 @@ impl Shard {
         };
         if out_of_memory {
             let limit_bytes = self.isolation.together(self.settings.memory_bytes, pack_rows);
-            message.push_str(&format!("; the kernel ended it at its limit of {} bytes", limit_bytes));
+            let by_kernel = || format!("the kernel ended it at its limit of {limit_bytes} bytes");
+            let why = self.isolation.memory_end(&pack.identity).unwrap_or_else(by_kernel);
+            message.push_str(&format!("; {why}"));
         }
         self.fail_pack(number, RowError::new(kind, op, message));
     }

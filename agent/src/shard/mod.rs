@@ -13,6 +13,7 @@ mod requests;
 mod run;
 mod status;
 mod values;
+mod watch;
 mod worker;
 
 use crate::batches::batch::Batch;
@@ -23,7 +24,7 @@ use crate::event_loop::{Poller, Token};
 use crate::isolation::{Exit, Isolation, Program};
 use crate::packs::Outcomes;
 use crate::rows::pack::Pack;
-use crate::rows::row::{NEVER, Row, Value};
+use crate::rows::row::{Row, Value};
 use crate::rows::vector::Vector;
 use crate::starts::config::Config;
 use crate::starts::creation::Creation;
@@ -101,6 +102,7 @@ pub struct Shard {
     pub(crate) pool_seed: u64,
     pub(crate) counters: Counters,
     pub(crate) status: Option<PendingStatus>,
+    watch: watch::MemoryWatch,
     pub(crate) closing: Option<close::Closing>,
     /// No pack, no row and no template has a deadline before this one.
     pub(crate) earliest_us: u64,
@@ -134,6 +136,7 @@ impl Shard {
             cwd: settings.cwd.clone(),
             environ: settings.environ.clone().into_iter().collect(),
         };
+        let watch = watch::MemoryWatch::new(isolation.watches_memory());
         let mut shard = Self {
             worker,
             poller,
@@ -165,7 +168,8 @@ impl Shard {
             counters: Counters::default(),
             status: None,
             closing: None,
-            earliest_us: NEVER,
+            earliest_us: watch.due_us(),
+            watch,
             undrained: Vec::new(),
             scratch: vec![0; TURN_BYTES],
             line: Vec::new(),

@@ -3,7 +3,7 @@
 use super::Shard;
 use crate::channel::error::RequestError;
 use crate::event_loop::{Source, Token};
-use crate::isolation::{MEMORY_METHOD, MemorySample, MemorySampler};
+use crate::isolation::{MemorySample, MemorySampler};
 use crate::rows::pack::{Life, Pack};
 use crate::rows::row::Row;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ impl Shard {
         if let Some(sample) = sample {
             head["template_pss_bytes"] = json!(sample.template);
             head["agent_pss_bytes"] = json!(sample.agent);
-            head["memory_method"] = json!(MEMORY_METHOD);
+            head["memory_method"] = json!(self.isolation.memory_method());
         }
         self.worker.reply(sequence, head.to_string().as_bytes(), []);
     }

@@ -121,6 +121,7 @@ fn isolation(start: &Start) -> Result<Isolation, RequestError> {
         memory_bytes: start.memory_bytes,
         shard_memory_bytes: start.shard_memory_bytes,
         memory_dir: start.memory_dir.clone(),
+        own_groups: start.own_groups,
         processes: start.processes,
         workspaces: start.workspaces.clone(),
         branching: start.branching,

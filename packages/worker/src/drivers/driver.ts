@@ -1,5 +1,11 @@
 import type { Duplex } from "node:stream";
 
+/**
+ * What bounds the memory of one environment: a memory cgroup of the host; the address space of each of its processes; or the agent,
+ * which watches the groups of the sandbox's own kernel and ends what passes its limit.
+ */
+export type RowMemoryKind = "cgroup" | "rlimit" | "watch";
+
 export type DriverName = "namespace" | "gvisor" | "unisolated";
 
 /** Makes sandboxes of one kind on this host. One folder a driver; the pools engine talks to this interface only. */
@@ -21,8 +27,7 @@ export interface DriverProbe {
   available: boolean;
   /** `rootless` for the namespace driver without root; `none` where nothing isolates. */
   mode: "root" | "rootless" | "none";
-  /** What bounds the memory of one environment. */
-  rowMemory: "cgroup" | "rlimit";
+  rowMemory: RowMemoryKind;
   /** The OCI runtime in use, null without one. */
   runtime: { name: string; version: string; path: string } | null;
   /** Why it is not available, null when it is. */
@@ -67,12 +72,15 @@ export interface SandboxSpec {
   processes: number;
   /** Relative weight of the processor, 1024 by default. */
   cpuShares?: number;
-  /** A memory cgroup for each environment, at `Sandbox.memoryDir`. Ignored where `rowMemory` is `rlimit`. */
+  /** A memory cgroup for each environment, at `Sandbox.memoryDir`. Ignored where `rowMemory` is not `cgroup`. */
   rowMemory?: RowMemory;
   /** `none`: loopback only. `proxySocket`: loopback and this host unix socket at `/run/sandpool/proxy.sock`. */
   network: "none" | { proxySocket: string };
-  /** `pool`: what the agent needs to give environments their identity; `none`: no capability, no mount, no unshare. */
-  capabilities: "pool" | "none";
+  /**
+   * `pool`: what the agent needs to give environments their identity; `none`: no capability, no mount, no unshare; `build`: what making
+   * a root file system needs (chroot, binds, owners), under the driver `namespace` only.
+   */
+  capabilities: "pool" | "none" | "build";
   rootImage: "host";
   /** A Python outside /usr: its real path and prefix folders are mounted read-only at the same paths. */
   pythonPath?: string;
@@ -89,8 +97,8 @@ export interface Sandbox {
   /** The other end of the first process's descriptor 3, which that process may find non-blocking. */
   readonly channel: Duplex;
   readonly isolated: boolean;
-  readonly rowMemory: "cgroup" | "rlimit";
-  /** Path inside with `e0 …` and, where it was asked for, `states`; null without row groups. */
+  readonly rowMemory: RowMemoryKind;
+  /** Path inside with `e0 …` and, where it was asked for, `states`; null without row groups. `watch`: the agent makes them there. */
   readonly memoryDir: string | null;
   /** Raises the limits of groups `e0 …`, as many as there are figures. Does nothing without row groups. */
   raiseRowMemory(limitsBytes: readonly number[]): Promise<void>;

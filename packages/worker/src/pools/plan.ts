@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import type { CreatePoolRequest } from "@sandpool/protocol";
-import type { Driver, DriverProbe, SandboxMount, SandboxSpec } from "../drivers/driver.ts";
+import type { Driver, DriverProbe, RowMemoryKind, SandboxMount, SandboxSpec } from "../drivers/driver.ts";
 import type { WorkerLimits } from "./limits.ts";
 import { memoryGroups } from "./packing/memory-groups.ts";
 import type { RowRange } from "./rows/ranges.ts";
@@ -89,7 +89,7 @@ export function shardMemoryBytes(plan: PoolPlan, index: number): number {
 export interface StartHeadOptions {
   index: number;
   memoryDir: string | null;
-  rowMemory: "cgroup" | "rlimit";
+  rowMemory: RowMemoryKind;
   isolated: boolean;
   seed: number;
   episodeOffset: number;
@@ -123,6 +123,7 @@ export function startHead(plan: PoolPlan, options: StartHeadOptions): Record<str
     memory_bytes: plan.memoryBytes,
     shard_memory_bytes: shardMemoryBytes(plan, options.index),
     memory_dir: options.memoryDir,
+    own_groups: options.rowMemory === "watch",
     processes: limits.processes,
     seed: options.seed,
     seeds: request.seeds,

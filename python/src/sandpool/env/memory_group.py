@@ -1,4 +1,4 @@
-"""The memory group of a fork: opened before the fork, entered by the child before it does anything else."""
+"""The memory group of a fork, and where there is one its group of processes: opened before the fork, entered by the child first of all."""
 
 from __future__ import annotations
 
@@ -20,8 +20,14 @@ class MemoryGroup:
     """
 
     def __init__(self, request: dict[str, Any]) -> None:
-        folder = request.get("memory") if request.get("isolated") else None
-        self.descriptors = [open_entry(folder)] if folder else []
+        folders = [request.get("memory"), request.get("pids")] if request.get("isolated") else []
+        self.descriptors: list[int] = []
+        try:
+            for folder in filter(None, folders):
+                self.descriptors.append(open_entry(folder))
+        except OSError:
+            close_all(self.descriptors)
+            raise
         self.error = 0
 
     def enter(self, native: Native) -> None:

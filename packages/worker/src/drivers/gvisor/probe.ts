@@ -29,7 +29,7 @@ export async function probeGvisor(
   start: (spec: SandboxSpec) => Promise<Sandbox>,
 ): Promise<DriverProbe> {
   const none: DriverProbe = {
-    ...{ name: "gvisor", available: false, mode: "none", rowMemory: "rlimit", runtime: null, warnings: [] },
+    ...{ name: "gvisor", available: false, mode: "none", rowMemory: "watch", runtime: null, warnings: [] },
     ...{ reason: null, hint: null },
   };
   const tools = await detectGvisor(agentPath);

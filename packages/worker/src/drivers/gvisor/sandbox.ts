@@ -1,15 +1,16 @@
 import type { Duplex } from "node:stream";
 import type { Sandbox, SandboxExit } from "../driver.ts";
 import type { Launched } from "../namespace/launch.ts";
+import { MEMORY_TARGET } from "../namespace/bundle.ts";
 import { freeGvisor, type GvisorHoldings } from "./holdings.ts";
 
-/** A running sandbox of gVisor. Its kernel knows no memory groups: a row is bounded by its address space. */
+/** A running sandbox of gVisor. The host has no group for a row; those of the sandbox's own kernel are the agent's to make and watch. */
 export class GvisorSandbox implements Sandbox {
   readonly id: string;
   readonly channel: Duplex;
   readonly isolated = true;
-  readonly rowMemory = "rlimit";
-  readonly memoryDir = null;
+  readonly rowMemory = "watch";
+  readonly memoryDir = MEMORY_TARGET;
   readonly exited: Promise<SandboxExit>;
   readonly #launched: Launched;
   readonly #holdings: GvisorHoldings;
@@ -30,7 +31,7 @@ export class GvisorSandbox implements Sandbox {
   }
 
   async raiseRowMemory(): Promise<void> {
-    // There are no row groups.
+    // The agent knows the limits.
   }
 
   kill(): Promise<void> {

@@ -22,7 +22,20 @@ const MACHINE = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP
 /** Root of a machine with a kernel of its own: capabilities of that kernel, none on the host. */
 const OWN_KERNEL = [...MACHINE, "CAP_FSETID", "CAP_NET_BIND_SERVICE"];
 
-const HELD = { pool: POOL, none: [], machine: MACHINE, "own-kernel": OWN_KERNEL };
+/** Building a root file system of its own: owners of its files, and programs that see it as their root. */
+const BUILD = [
+  "CAP_CHOWN",
+  "CAP_DAC_OVERRIDE",
+  "CAP_FOWNER",
+  "CAP_FSETID",
+  "CAP_KILL",
+  "CAP_SETGID",
+  "CAP_SETUID",
+  "CAP_SYS_ADMIN",
+  "CAP_SYS_CHROOT",
+];
+
+const HELD = { build: BUILD, pool: POOL, none: [], machine: MACHINE, "own-kernel": OWN_KERNEL };
 
 export type CapabilityKind = keyof typeof HELD;
 

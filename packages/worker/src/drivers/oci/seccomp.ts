@@ -28,25 +28,29 @@ const ENOSYS = 38;
  * The allow-list of a sandbox, by hand. Unknown calls are ENOSYS, so that newer libraries fall back; known dangerous ones EPERM.
  * Other word sizes (32-bit entry, x32) are not in `architectures` and kill the process.
  * `pool` adds what the agent does for an environment; the agent stacks a narrower filter before anything of the user's runs.
+ * `build` adds the same and chroot, for the making of images, which ends before anything of them is used.
  */
-export function seccompProfile(kind: "pool" | "none", architecture: string = process.arch): SeccompProfile {
+export function seccompProfile(kind: "pool" | "build" | "none", architecture: string = process.arch): SeccompProfile {
   return {
     defaultAction: "SCMP_ACT_ERRNO",
     defaultErrnoRet: ENOSYS,
     architectures: [architecture === "arm64" ? "SCMP_ARCH_AARCH64" : "SCMP_ARCH_X86_64"],
     syscalls: [
       { names: ALLOWED, action: "SCMP_ACT_ALLOW" },
-      deny(DENIED),
+      deny(DENIED.filter((name) => kind !== "build" || name !== "chroot")),
+      ...(kind === "build" ? [CHROOT] : []),
       // Its flags lie in memory, where no filter can look; the C library then falls back to clone.
       { names: ["clone3"], action: "SCMP_ACT_ERRNO", errnoRet: ENOSYS },
       ...cloneRules(),
       ...socketRules(),
       ...terminalRules(),
       ...personalityRules(),
-      ...(kind === "pool" ? mountRules() : [deny(["mount", "umount2", "unshare"])]),
+      ...(kind !== "none" ? mountRules() : [deny(["mount", "umount2", "unshare"])]),
     ],
   };
 }
+
+const CHROOT: SeccompRule = { names: ["chroot"], action: "SCMP_ACT_ALLOW" };
 
 const NAMESPACE_FLAGS = [0x2_0000, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
 
