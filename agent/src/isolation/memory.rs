@@ -181,15 +181,20 @@ fn sample_groups(mut output: File, settings: &Settings, groups: &Path, rows: &[(
     use super::own_groups::{template_bytes, usage_bytes};
 
     let template = template_bytes(groups);
-    let mut counted = template + settings.states_memory.as_deref().map_or(0, usage_bytes);
     for (uid, pid, id) in rows {
         let own = id.memory.as_deref().filter(|group| Some(*group) != settings.states_memory.as_deref());
         let bytes = own.map_or_else(|| resident_bytes(*pid), usage_bytes);
-        counted += if own.is_some() { bytes } else { 0 };
         let _ = writeln!(output, "row {uid} {bytes}");
     }
     let _ = writeln!(output, "template {template}");
+    let counted: u64 = group_folders(groups).map(|group| usage_bytes(&group)).sum();
     let _ = writeln!(output, "agent {}", usage_bytes(groups).saturating_sub(counted));
+}
+
+#[cfg(target_os = "linux")]
+fn group_folders(groups: &Path) -> impl Iterator<Item = std::path::PathBuf> {
+    let entries = fs::read_dir(groups).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path())
 }
 
 /// 0 for a process that has ended.

@@ -2,6 +2,7 @@
 
 use super::Shard;
 use crate::rows::row::NEVER;
+use std::collections::HashMap;
 
 /// A process writes about a gigabyte a second at most: between two looks it uses a tenth of one, which the sandbox's limit has room for.
 const LEAST_PAUSE_US: u64 = 50_000;
@@ -18,12 +19,15 @@ pub(crate) struct MemoryWatch {
     swept_us: u64,
     /// The sum at which no row can have passed its limit since the last look at all of them.
     safe_total: u64,
+    /// Processes above their limit at the last look, and by what they used then. The memory of a process that was killed goes
+    /// only little by little, and its replacement shares its group: only what does not fall is the new one's.
+    above: HashMap<usize, u64>,
 }
 
 impl MemoryWatch {
     pub(crate) fn new(is_needed: bool) -> Self {
         let due_us = if is_needed { 0 } else { NEVER };
-        Self { due_us, pause_us: LEAST_PAUSE_US, total_before: 0, swept_us: 0, safe_total: 0 }
+        Self { due_us, pause_us: LEAST_PAUSE_US, total_before: 0, swept_us: 0, safe_total: 0, above: HashMap::new() }
     }
 
     pub(crate) fn due_us(&self) -> u64 {
@@ -37,12 +41,14 @@ impl Shard {
         if now_us >= self.watch.due_us {
             let total = self.isolation.memory_in_use();
             let watch = &mut self.watch;
-            let grows = total > watch.total_before + watch.total_before / 64;
+            let grows = total > watch.total_before + watch.total_before / 64 || !watch.above.is_empty();
             watch.pause_us = if grows { LEAST_PAUSE_US } else { (2 * watch.pause_us).min(MOST_PAUSE_US) };
             watch.total_before = total;
             watch.due_us = now_us + watch.pause_us;
             let is_long_ago = now_us >= watch.swept_us + BETWEEN_SWEEPS_US;
-            if total >= self.settings.memory_bytes && (is_long_ago || total >= watch.safe_total) {
+            if total >= self.settings.memory_bytes
+                && (is_long_ago || total >= watch.safe_total || !watch.above.is_empty())
+            {
                 self.sweep(total, now_us);
             }
         }
@@ -51,6 +57,7 @@ impl Shard {
 
     fn sweep(&mut self, total: u64, now_us: u64) {
         let mut headroom = u64::MAX;
+        let before = std::mem::take(&mut self.watch.above);
         let mut largest: Option<(usize, u64)> = None;
         for number in 0..self.packs.len() {
             let pack = &self.packs[number];
@@ -60,8 +67,12 @@ impl Shard {
             let used = self.isolation.memory_of(&pack.identity);
             let limit = self.isolation.together(self.settings.memory_bytes, pack.rows.len() as u32);
             if used > limit {
-                let why = format!("the agent ended it at its limit of {limit} bytes; it used {used}");
-                let _ = self.isolation.end_for_memory(&pack.identity, why);
+                if before.get(&number).is_some_and(|&before| used >= before) {
+                    let why = format!("the agent ended it at its limit of {limit} bytes; it used {used}");
+                    let _ = self.isolation.end_for_memory(&pack.identity, why);
+                } else {
+                    self.watch.above.insert(number, used);
+                }
                 continue;
             }
             headroom = headroom.min(limit - used);
