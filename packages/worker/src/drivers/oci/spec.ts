@@ -104,7 +104,9 @@ export function ociSpec(input: OciSpecInput): OciSpec {
       ...(input.cgroupsPath === null
         ? {}
         : { cgroupsPath: input.cgroupsPath, resources: { devices: [{ allow: false, access: "rwm" }] } }),
-      seccomp: seccompProfile(input.capabilities === "pool" || input.capabilities === "build" ? input.capabilities : "none"),
+      seccomp: seccompProfile(
+        input.capabilities === "pool" || input.capabilities === "build" ? input.capabilities : "none",
+      ),
       maskedPaths: MASKED_PATHS,
       readonlyPaths: READ_ONLY_PATHS,
       rootfsPropagation: "private",
