@@ -71,7 +71,7 @@ function answerInOurForm(app: App, context: RouteContext): void {
   app.setNotFoundHandler((request, reply) => {
     reply.hijack();
     const { pathname } = new URL(request.url, "http://unused");
-    const methods = ["GET", "PUT", "POST", "DELETE"].filter((method) => {
+    const methods = ["GET", "PUT", "POST", "PATCH", "DELETE"].filter((method) => {
       return app.findRoute({ method, url: pathname }) !== null || app.hasRoute({ method, url: pathname });
     });
     answerError(context, request.raw, reply.raw, noRoute(request.method, request.url, methods));

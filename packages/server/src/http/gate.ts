@@ -37,6 +37,20 @@ export class Gate {
     throw unauthorized(request.headers.authorization);
   }
 
+  /** The check of a request for a machine's port, whose Host names it (`host`) or is one of this server's own (`path`). Throws `host_not_allowed`. */
+  checkPortHost(request: IncomingMessage, form: "host" | "path"): void {
+    if (form === "path" || request.url?.startsWith("/") !== true) this.#hosts().check(request);
+  }
+
+  /** Whose key this is; null if nobody's. */
+  identify(secret: string): Identity | null {
+    return this.#keyring.identify(secret);
+  }
+
+  get listening(): AllowedHosts["listening"] {
+    return this.#hosts().listening;
+  }
+
   #authenticate(request: IncomingMessage): Identity | null {
     const header = request.headers.authorization;
     if (header === undefined) return null;

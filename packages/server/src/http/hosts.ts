@@ -8,8 +8,11 @@ import { SandpoolError } from "@sandpool/protocol";
 export class AllowedHosts {
   readonly #hosts = new Set<string>();
   readonly #origins = new Set<string>();
+  /** By which addresses of machines' ports are recognised. */
+  readonly listening: { readonly scheme: "http" | "https"; readonly port: number };
 
   constructor(scheme: "http" | "https", port: number, names: readonly string[]) {
+    this.listening = { scheme, port };
     for (const name of names) {
       const lower = name.toLowerCase();
       const hasPort = /(^[^[\]:]+|\]):\d+$/.test(lower);

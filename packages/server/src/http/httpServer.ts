@@ -4,7 +4,8 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { SandpoolError } from "@sandpool/protocol";
 import type { ServerLimits, ServerOptions } from "../options.ts";
-import { isStreamUpgrade } from "../stream/matchStream.ts";
+import { isForPort } from "../ports/address.ts";
+import { isUpgrade } from "./isUpgrade.ts";
 
 const TLS_HANDSHAKE_MS = 10_000;
 
@@ -19,14 +20,19 @@ export function createHttpServer(limits: ServerLimits, tls: ServerOptions["tls"]
     requireHostHeader: false,
     insecureHTTPParser: false,
     noDelay: true,
-    // Node before 24.9 does not know it: there every upgrade is taken off HTTP, and those that are no stream are refused.
-    shouldUpgradeCallback: isStreamUpgrade,
+    // Node before 24.9 does not know it: there every upgrade is taken off HTTP, and those that are none of ours are refused.
+    shouldUpgradeCallback: isUpgrade,
   };
   const server = tls
     ? createTlsServer({ ...options, ...tls, minVersion: "TLSv1.2", handshakeTimeout: TLS_HANDSHAKE_MS }, listener)
     : createServer(options, listener);
   server.maxConnections = limits.maxConnections;
   server.maxHeadersCount = 100;
+  server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
+    // A program decides itself whether it wants the body.
+    if (!isForPort(request)) response.writeContinue();
+    listener(request, response);
+  });
   server.on("clientError", answerClientError);
   return server as Server;
 }

@@ -2,6 +2,8 @@ import type { IncomingMessage, RequestListener, ServerResponse } from "node:http
 import type { Logger } from "pino";
 import { type BatchContext, handleBatch } from "../batches/handleBatch.ts";
 import { matchBatch } from "../batches/matchBatch.ts";
+import type { PortAddress } from "../ports/address.ts";
+import type { PortServer } from "../ports/portServer.ts";
 import type { Gate } from "./gate.ts";
 import { shortenKeepAlive } from "./httpServer.ts";
 import type { InFlight } from "./inFlight.ts";
@@ -12,6 +14,7 @@ export interface RequestContext extends BatchContext {
   gate: Gate;
   logger: Logger;
   inFlight: InFlight;
+  ports: PortServer;
   isClosing(): boolean;
 }
 
@@ -21,6 +24,11 @@ export interface RequestContext extends BatchContext {
  */
 export function serveRequests(context: RequestContext, rest: RequestListener): RequestListener {
   return (request, response) => {
+    const port = context.ports.addressOf(request);
+    if (port !== null) {
+      servePort(context, port, request, response);
+      return;
+    }
     try {
       if (context.isClosing()) throw serverClosing();
       const identity = context.gate.admit(request);
@@ -40,6 +48,25 @@ export function serveRequests(context: RequestContext, rest: RequestListener): R
       .catch((error: unknown) => answerError(context, request, response, error))
       .finally(() => context.inFlight.leave());
   };
+}
+
+/** What is for a program in a machine never comes near the API. */
+function servePort(
+  context: RequestContext,
+  address: PortAddress,
+  request: IncomingMessage,
+  response: ServerResponse,
+): void {
+  // Whoever shows no key is not kept long between two requests; with one, the next request says so again.
+  if (request.headers.authorization === undefined) {
+    shortenKeepAlive(request, response, context.limits.anonymousKeepAliveMs);
+  }
+  const handled = context.isClosing()
+    ? Promise.reject(serverClosing())
+    : context.ports.handle(address, request, response);
+  handled.catch((error: unknown) => {
+    if (!response.destroyed) answerError(context, request, response, error);
+  });
 }
 
 /** Answers, counts and, for faults of our own, logs. */
