@@ -1,18 +1,17 @@
-import { Command, Option } from "commander";
+import { Argument, Command, Option } from "commander";
 import type { EnvCheckOptions } from "./commands/envCheck.ts";
+import { addMachineCommands, addStorageCommands } from "./commands/machine/declare.ts";
 import type { UpOptions } from "./commands/up.ts";
+import { type Finish, type Flags, leaf, perform, run } from "./leaf.ts";
 import { folder, wholeNumber } from "./options.ts";
 import { EXIT } from "./output/failure.ts";
-import { Output } from "./output/output.ts";
 import { defaultDataFolder } from "./server/paths.ts";
 import { VERSION } from "./version.ts";
 
 // Each command is loaded when it runs, so that help, errors and small commands start at once.
 const keyCommands = () => import("./commands/keys.ts");
+const completion = () => import("./commands/completion.ts");
 const poolCommands = () => import("./commands/pool.ts");
-
-/** Receives the exit code of the command that ran. */
-export type Finish = (code: number) => void;
 
 /** The whole command line. Actions end in `finish`; wrong use throws commander's own errors. */
 export function buildProgram(finish: Finish): Command {
@@ -23,6 +22,9 @@ export function buildProgram(finish: Finish): Command {
   addServerCommands(program, finish);
   addKeyCommands(program.command("keys").description("keys of the running server"), finish);
   addPoolCommands(program.command("pool").description("pools of the running server"), finish);
+  addMachineCommands(program.command("machine").description("long-lived isolated Linux boxes"), finish);
+  addStorageCommands(program, finish);
+  addCompletionCommands(program, finish);
   addEnvCommands(program.command("env").description("environments on disk"), finish);
   return program;
 }
@@ -121,19 +123,16 @@ function addEnvCommands(env: Command, finish: Finish): void {
     );
 }
 
-interface Flags {
-  json: boolean;
-}
-
-/** A command that does something; every one of them takes `--json`. */
-function leaf(parent: Command, signature: string, description: string): Command {
-  return parent.command(signature).description(description).option("--json", "print one JSON document", false);
-}
-
-function run<Options>(finish: Finish, action: (output: Output, options: Options) => Promise<number>) {
-  return (options: Options & Flags): Promise<void> => perform(finish, options, (output) => action(output, options));
-}
-
-async function perform(finish: Finish, options: Flags, action: (output: Output) => Promise<number>): Promise<void> {
-  finish(await action(new Output({ json: options.json })));
+function addCompletionCommands(program: Command, finish: Finish): void {
+  const shells = new Argument("<shell>", "whose completion is printed").choices(["bash", "zsh", "fish"]);
+  leaf(program, "completion", "print a script that completes commands, options and names")
+    .addArgument(shells)
+    .action((shell: "bash" | "zsh" | "fish", options: Flags) =>
+      perform(finish, options, async (output) => (await completion()).printScript(output, shell)),
+    );
+  program
+    .command("__complete", { hidden: true })
+    .allowUnknownOption()
+    .argument("[words...]")
+    .action(async (words: string[]) => finish(await (await completion()).complete(program, words)));
 }

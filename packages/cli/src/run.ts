@@ -4,7 +4,9 @@ import { buildProgram } from "./program.ts";
 
 /** Runs one command line (without node and script) and returns the exit code; never throws. */
 export async function run(args: readonly string[]): Promise<number> {
-  const json = args.includes("--json");
+  // What stands after "--" belongs to the program that a machine is to run.
+  const own = args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
+  const json = own.includes("--json");
   let exitCode: number = EXIT.ok;
   const program = buildProgram((code) => {
     exitCode = code;
@@ -29,8 +31,14 @@ function explain(error: CommanderError, command: Command): UsageError {
     .replace(/\.$/, "");
   return new UsageError(
     `${received}; expected: ${usageOf(command)}.`,
-    `Run "${nameOf(command)} --help" for all options.`,
+    isForeignOption(error, command)
+      ? `Options of the program to run stand after "--": ${nameOf(command)} NAME -- PROGRAM -x.`
+      : `Run "${nameOf(command)} --help" for all options.`,
   );
+}
+
+function isForeignOption(error: CommanderError, command: Command): boolean {
+  return error.code === "commander.unknownOption" && command.registeredArguments.at(-1)?.name() === "command";
 }
 
 function usageOf(command: Command): string {

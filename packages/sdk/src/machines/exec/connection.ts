@@ -70,7 +70,10 @@ export class ExecConnection {
     next();
   }
 
+  /** Says farewell; what comes meanwhile is dropped. */
   close(): void {
+    this.#end("closed");
+    this.#queue.length = 0;
     this.#socket.resume();
     this.#socket.close(1000);
   }
@@ -90,6 +93,7 @@ export class ExecConnection {
   }
 
   #take(data: Buffer, isBinary: boolean): void {
+    if (this.#ending !== null) return;
     const message = isBinary ? parseMessage(data) : null;
     if (message === null) {
       this.fail(violation());

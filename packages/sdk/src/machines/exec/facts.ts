@@ -33,3 +33,10 @@ export function brokenStream(id: string, cause?: unknown): ConnectionError {
     hint: `Join it again with attachExec("${id}"); what it wrote is kept.`,
   });
 }
+
+/** The error of waiting for a program that the stream has let go of. */
+export function letGoOf(id: string): SandpoolError {
+  return new SandpoolError("invalid_argument", `The stream of the exec ${id} was closed; expected an open one.`, {
+    hint: `Join it again with attachExec("${id}"), or wait with getExec.`,
+  });
+}

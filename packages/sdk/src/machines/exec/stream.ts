@@ -3,7 +3,7 @@ import type { Attached, ExecRequest, Terminal, ExecOutcome as WireOutcome } from
 import { SandpoolError } from "../../errors.ts";
 import { openWebSocket } from "../../http/webSocket.ts";
 import { ExecConnection, errorOfControl, STDOUT } from "./connection.ts";
-import { brokenStream, readFacts, type StreamTarget } from "./facts.ts";
+import { brokenStream, letGoOf, readFacts, type StreamTarget } from "./facts.ts";
 import { toTerminal } from "./options.ts";
 import { ExecOutcome } from "./outcome.ts";
 import { reattach } from "./reattach.ts";
@@ -46,6 +46,7 @@ export class ExecStream implements AsyncIterable<ExecChunk>, AsyncDisposable {
   #connection: ExecConnection;
   #outcome: ExecOutcome | null = null;
   #reading = false;
+  #isClosed = false;
   #input: "unused" | "written" = "unused";
   #inputEnded = false;
   /** Bytes that a new connection sends once more. */
@@ -111,8 +112,10 @@ export class ExecStream implements AsyncIterable<ExecChunk>, AsyncDisposable {
 
   /** Lets go; the program lives on, and what it writes is kept. */
   close(): void {
+    this.#isClosed = true;
     this.#connection.close();
     this.#settle();
+    this.#ended.reject(letGoOf(this.id));
   }
 
   /** Ends the program where this stream had started it; readers get `reason`. */
@@ -131,9 +134,10 @@ export class ExecStream implements AsyncIterable<ExecChunk>, AsyncDisposable {
 
   async #read(): Promise<ExecChunk | null> {
     for (;;) {
-      if (this.#outcome !== null) return null;
+      if (this.#outcome !== null || this.#isClosed) return null;
       try {
         const message = await this.#connection.next();
+        if (this.#isClosed) return null;
         if (message === null) await this.#joinAgain();
         else if (message.kind === "control") this.#readControl(message.control);
         else {

@@ -1,3 +1,4 @@
+import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import type { FileChange, FileEntry, FileList, WrittenFile, WrittenTree } from "@sandpool/protocol";
@@ -5,15 +6,18 @@ import { readNdjson } from "../../http/ndjson.ts";
 import type { Transport } from "../../http/transport.ts";
 import { requestJson } from "../../values/json.ts";
 import { machinePath, toQuery } from "../options.ts";
+import { type OnProgress, withProgress } from "./hashing.ts";
 import { packTree } from "./packTree.ts";
 import { readContent, saveContent } from "./read.ts";
 import { type UnpackedTree, unpackTree } from "./unpackTree.ts";
-import { writeContent, writeLocalFile } from "./write.ts";
+import { writeContent, writeStream } from "./write.ts";
 
 /** As whom the agent resolves the path inside: a name, `uid` or `uid:gid`. Default: root. */
 export interface FileOptions {
   user?: string | undefined;
   signal?: AbortSignal | undefined;
+  /** Called as content passes, with all bytes so far; of a folder with those of its tar. `total` is null where it is not known. */
+  onProgress?: OnProgress | undefined;
 }
 
 export interface WriteOptions extends FileOptions {
@@ -43,7 +47,7 @@ export class MachineFiles {
     this.#transport = transport;
   }
 
-  /** Copies a local file, or a folder with all in it, to a path inside; resolves once the content is safely there. */
+  /** Copies a local file with its mode, or a folder with all in it, to a path inside; resolves once the content is safely there. */
   async upload(
     machine: string,
     localPath: string,
@@ -52,13 +56,10 @@ export class MachineFiles {
   ): Promise<WrittenFile | WrittenTree> {
     const facts = await stat(localPath);
     if (facts.isDirectory()) return this.writeTree(machine, path, packTree(localPath), options);
-    return writeLocalFile(
-      this.#transport,
-      this.#route(machine, "", path, writeQuery(options)),
-      localPath,
-      facts,
-      options.signal,
-    );
+    const { mode = facts.mode & 0o777, signal } = options;
+    const route = this.#route(machine, "", path, writeQuery({ ...options, mode }));
+    const source = withProgress(createReadStream(localPath), options.onProgress, facts.size);
+    return writeStream(this.#transport, route, source, facts.size, signal);
   }
 
   /** Copies a file or folder from inside to a local path. A file appears whole or not at all; of a folder nothing leads outside. */
@@ -71,7 +72,7 @@ export class MachineFiles {
     const entry = await this.stat(machine, path, { ...options, follow: true });
     if (entry.kind === "folder") return unpackTree(await this.readTree(machine, path, options), localPath);
     const route = this.#route(machine, "", path, { user: options.user });
-    return saveContent(this.#transport, route, localPath, entry, options.signal);
+    return saveContent(this.#transport, route, localPath, entry, options);
   }
 
   /** A whole file, or a part of it, in memory. */
@@ -96,14 +97,17 @@ export class MachineFiles {
     const { signal } = options;
     const accept = "application/x-tar";
     const route = this.#route(machine, "/tree", path, { user: options.user });
-    return this.#transport.send("GET", route, { accept, signal, timeoutMs: 0 }, async (reply) => reply.body);
+    return this.#transport.send("GET", route, { accept, signal, timeoutMs: 0 }, async (reply) =>
+      withProgress(reply.body, options.onProgress, null),
+    );
   }
 
   /** Extracts a tar stream into a folder inside; no link is followed out of it. */
   async writeTree(machine: string, path: string, tar: Readable, options: FileOptions = {}): Promise<WrittenTree> {
     const { signal } = options;
     const route = this.#route(machine, "/tree", path, { user: options.user });
-    const request = { body: tar, contentType: "application/x-tar", signal, timeoutMs: 0 };
+    const body = withProgress(tar, options.onProgress, null);
+    const request = { body, contentType: "application/x-tar", signal, timeoutMs: 0 };
     return (await this.#transport.json("PUT", route, request)) as WrittenTree;
   }
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { Transform } from "node:stream";
+import { pipeline, type Readable, Transform } from "node:stream";
 import { SandpoolError } from "../../errors.ts";
 
 /** Passes bytes on while it counts and hashes them. */
@@ -48,4 +48,21 @@ export function assertSame(
     `${what}: ${facts(arrived)} arrived; expected ${facts(sent)}, as they were sent.`,
     { hint: "Something on the way has changed the content; do it again." },
   );
+}
+
+/** Tells of bytes passed and of bytes in all, null where that is not known. */
+export type OnProgress = (bytes: number, total: number | null) => void;
+
+/** The same stream, whose progress is told. */
+export function withProgress(source: Readable, onProgress: OnProgress | undefined, total: number | null): Readable {
+  if (onProgress === undefined) return source;
+  let bytes = 0;
+  const counting = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      bytes += chunk.length;
+      onProgress(bytes, total);
+      done(null, chunk);
+    },
+  });
+  return pipeline(source, counting, () => undefined);
 }

@@ -8,16 +8,16 @@ import type { FileEntry, WrittenFile } from "@sandpool/protocol";
 import { ArgumentError } from "../../errors.ts";
 import type { Reply, Transport } from "../../http/transport.ts";
 import { describe } from "../../values/describe.ts";
-import type { ReadOptions } from "./files.ts";
-import { assertSame, HashingStream } from "./hashing.ts";
+import type { FileOptions, ReadOptions } from "./files.ts";
+import { assertSame, HashingStream, type OnProgress, withProgress } from "./hashing.ts";
 
 /** A file's content as a stream that fails where another length, or a hash other than the announced one, has come. */
 export async function readContent(transport: Transport, route: string, options: ReadOptions): Promise<Readable> {
-  const { signal } = options;
+  const { signal, onProgress } = options;
   const range = toRange(options);
   if (options.length === 0) return new HashingStream().end();
   const request = { headers: range === null ? {} : { range }, signal, retries: 3, timeoutMs: 0 };
-  return transport.send("GET", route, request, async (reply) => checked(reply));
+  return transport.send("GET", route, request, async (reply) => checked(reply, onProgress));
 }
 
 /** Copies a file to a local path: into a file beside it, which gets its name once all has come. */
@@ -26,9 +26,9 @@ export async function saveContent(
   route: string,
   localPath: string,
   entry: FileEntry,
-  signal: AbortSignal | undefined,
+  { signal, onProgress }: FileOptions,
 ): Promise<WrittenFile> {
-  const content = (await readContent(transport, route, { signal })) as HashingStream;
+  const content = (await readContent(transport, route, { signal, onProgress })) as HashingStream;
   const beside = join(dirname(localPath), `.${basename(localPath)}.${randomUUID()}.part`);
   try {
     const mode = (entry.mode & 0o777) | 0o200;
@@ -42,7 +42,7 @@ export async function saveContent(
   return { bytes: content.bytes, sha256: content.sha256 };
 }
 
-function checked(reply: Reply): HashingStream {
+function checked(reply: Reply, onProgress: OnProgress | undefined): HashingStream {
   const length = Number(reply.headers["content-length"] ?? Number.NaN);
   const announced = reply.headers["x-sandpool-sha256"];
   const stream = new HashingStream((arrived) => {
@@ -50,7 +50,7 @@ function checked(reply: Reply): HashingStream {
     const sha256 = trailer ?? (typeof announced === "string" ? announced : arrived.sha256);
     assertSame("The file that was read", { bytes: Number.isNaN(length) ? arrived.bytes : length, sha256 }, arrived);
   });
-  return pipe(reply.body, stream, () => undefined);
+  return pipe(withProgress(reply.body, onProgress, Number.isNaN(length) ? null : length), stream, () => undefined);
 }
 
 function toRange({ offset = 0, length }: ReadOptions): string | null {

@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { createReadStream, type Stats } from "node:fs";
 import { pipeline, Readable } from "node:stream";
 import type { WrittenFile } from "@sandpool/protocol";
 import type { Transport } from "../../http/transport.ts";
@@ -20,17 +19,6 @@ export async function writeContent(
   return writeStream(transport, route, content instanceof Readable ? content : Readable.from(content), null, signal);
 }
 
-/** Sends a local file; one that has another size meanwhile is refused by the server. */
-export async function writeLocalFile(
-  transport: Transport,
-  route: string,
-  localPath: string,
-  { size }: Stats,
-  signal: AbortSignal | undefined,
-): Promise<WrittenFile> {
-  return writeStream(transport, route, createReadStream(localPath), size, signal);
-}
-
 async function writeBytes(
   transport: Transport,
   route: string,
@@ -45,7 +33,8 @@ async function writeBytes(
   return written;
 }
 
-async function writeStream(
+/** Sends a stream; where `size` is given another length is refused by the server. */
+export async function writeStream(
   transport: Transport,
   route: string,
   source: Readable,
