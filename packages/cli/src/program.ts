@@ -1,4 +1,5 @@
 import { Argument, Command, Option } from "commander";
+import { addImageCommands } from "./commands/declareImage.ts";
 import type { EnvCheckOptions } from "./commands/envCheck.ts";
 import { addMachineCommands, addStorageCommands } from "./commands/machine/declare.ts";
 import type { UpOptions } from "./commands/up.ts";
@@ -23,6 +24,7 @@ export function buildProgram(finish: Finish): Command {
   addKeyCommands(program.command("keys").description("keys of the running server"), finish);
   addPoolCommands(program.command("pool").description("pools of the running server"), finish);
   addMachineCommands(program.command("machine").description("long-lived isolated Linux boxes"), finish);
+  addImageCommands(program.command("image").description("root file systems of machines"), finish);
   addStorageCommands(program, finish);
   addCompletionCommands(program, finish);
   addEnvCommands(program.command("env").description("environments on disk"), finish);

@@ -1,6 +1,7 @@
 import type { Capabilities, Collected, CreatedKey, KeyDescription, PoolReply, Storage } from "@sandpool/protocol";
 import { discoverEndpoint } from "./http/credentials.ts";
 import { Transport } from "./http/transport.ts";
+import { Images } from "./images/images.ts";
 import { Machines } from "./machines/machines.ts";
 import type { MachineOptions } from "./machines/options.ts";
 import { Sandbox } from "./machines/sandbox.ts";
@@ -22,12 +23,14 @@ export interface SandpoolOptions {
 export class Sandpool {
   readonly url: string;
   readonly machines: Machines;
+  readonly images: Images;
   private readonly transport: Transport;
 
   constructor(options: SandpoolOptions = {}) {
     this.transport = new Transport(discoverEndpoint(options));
     this.url = this.transport.endpoint.url;
     this.machines = new Machines(this.transport);
+    this.images = new Images(this.transport);
   }
 
   /** A machine for a block of code: `await using sandbox = await sandpool.sandbox({ size: "large" })` deletes it at the end. */

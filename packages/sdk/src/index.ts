@@ -5,6 +5,7 @@ export type {
   ExecStarted,
   FileChange,
   FileEntry,
+  Image,
   KeyDescription,
   ListedExec,
   Machine,
@@ -38,6 +39,7 @@ export {
 } from "./errors.ts";
 export { escapeControl } from "./escape.ts";
 export { credentialsPath, discoverEndpoint, type Endpoint } from "./http/credentials.ts";
+export type { ImageProgress, Images, MakeImageOptions } from "./images/images.ts";
 export type { MachineFate } from "./machines/create.ts";
 export type { Input, RunOptions, StreamOptions } from "./machines/exec/execs.ts";
 export type { ExecOptions } from "./machines/exec/options.ts";

@@ -9,9 +9,10 @@ import type { MachineDriverName } from "./drivers/machine.ts";
 import { createMachineDriver } from "./drivers/machines/create.ts";
 import { reapLeftovers } from "./host/reap.ts";
 import { removeTree } from "./host/remove-tree.ts";
+import { openImageStore } from "./images/store.ts";
 import { openLayerStore } from "./layers/store.ts";
 import { createMachineHost } from "./machines/host.ts";
-import { hostImageOnly, noNetworks } from "./machines/meanwhile.ts";
+import { noNetworks } from "./machines/meanwhile.ts";
 import type { WorkerOptions } from "./options.ts";
 import { defaultLimits } from "./pools/limits.ts";
 import { makePoolRegistry } from "./pools/registry.ts";
@@ -43,7 +44,10 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
   const pools = makePoolRegistry({ archives, layers, drivers, limits, privateHosts, agentPath, runFolder });
   const machineDrivers = new Map(MACHINE_DRIVERS.map((name) => [name, createMachineDriver(name, driverOptions)]));
   const networks = noNetworks;
-  const images = hostImageOnly;
+  const images = await openImageStore({
+    ...{ dataDir, privateHosts, driver: drivers.get("namespace") ?? null },
+    limits: { freeDiskBytes: limits.freeDiskBytes },
+  });
   const machines = createMachineHost({ ...driverOptions, drivers: machineDrivers, images, networks });
   return {
     archives,
@@ -53,6 +57,7 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
     networks,
     capabilities: () => describeCapabilities(dataDir, agentPath, limits, drivers, machines, networks),
     close: async () => {
+      await images.close();
       await machines.close();
       await pools.closeAll();
       for (const driver of drivers.values()) await driver.close?.();

@@ -70,3 +70,14 @@ async function wait<Result>(shared: Running<Result>, { signal, onProgress }: Ima
     signal.removeEventListener("abort", onAbort);
   }
 }
+
+/** Changes of what names stand for, one after another. */
+export class Turns {
+  #last: Promise<unknown> = Promise.resolve();
+
+  run<Result>(work: () => Promise<Result>): Promise<Result> {
+    const result = this.#last.then(work, work);
+    this.#last = result.catch(() => {});
+    return result;
+  }
+}

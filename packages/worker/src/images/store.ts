@@ -17,7 +17,7 @@ import { pullImage } from "./pull.ts";
 import { buildRecipe } from "./recipes/build.ts";
 import { readRecipes, recipeKey, recipesFolder } from "./recipes/recipe.ts";
 import { nameOf, parseReference } from "./reference.ts";
-import { SharedWork } from "./shared.ts";
+import { SharedWork, Turns } from "./shared.ts";
 
 export interface ImageStoreOptions {
   dataDir: string;
@@ -66,6 +66,7 @@ class DiskImageStore implements LocalImageStore {
   readonly #limits: ImageLimits;
   readonly #names: ImageNames;
   readonly #making = new SharedWork<ImageDescription>();
+  readonly #changing = new Turns();
 
   constructor(folder: string, options: ImageStoreOptions) {
     this.#folder = folder;
@@ -159,15 +160,7 @@ class DiskImageStore implements LocalImageStore {
       throw fail("invalid_request", "The image host is this host's own programs; it cannot be removed.");
     const found = await this.#find(nameOrId);
     if (found === null) throw await this.#notFound(nameOrId);
-    const names = (await this.#names.all()).filter(({ id }) => id === found.id);
-    const gone = nameOrId === found.id ? names : names.filter(({ name }) => name === found.name);
-    if (gone.length === names.length && usedBy.length > 0) throw inUse(nameOrId, usedBy);
-    for (const { name } of gone) await this.#names.remove(name);
-    if (gone.length < names.length) return;
-    // Out of sight by one rename; a crash after it leaves the rest to the next start.
-    const trash = join(this.#folder, "incoming", randomUUID());
-    await rename(this.#path(found.id), trash).catch(ignoreMissing);
-    await removeTree(trash);
+    await this.#changing.run(() => this.#remove(nameOrId, found, usedBy));
   }
 
   close(): Promise<void> {
@@ -192,13 +185,38 @@ class DiskImageStore implements LocalImageStore {
     try {
       const { manifest, source } = await make(work, { ...options, signal });
       const named = { ...name, source, id: manifest.id, createdAt: new Date().toISOString() };
-      await this.#names.set(named);
+      await this.#changing.run(() => this.#setName(named));
       return describeName(named, manifest);
     } catch (error) {
       throw signal.aborted && !options.signal.aborted ? tookTooLong(this.#limits.timeoutMs) : error;
     } finally {
       await removeTree(work);
     }
+  }
+
+  /** What had this name until now keeps its id as one, so that machines and `list` still know it. */
+  async #setName(name: ImageName): Promise<void> {
+    if ((await this.#manifest(name.id)) === null)
+      throw imageFailed(`The image ${name.name} was removed while it was made.`, { hint: "Make it again." });
+    const before = await this.#names.find(name.name);
+    if (before !== null && before.id !== name.id) {
+      const others = (await this.#names.all()).filter(({ id }) => id === before.id);
+      if (others.length === 1) await this.#names.set({ ...before, name: before.id });
+    }
+    await this.#names.set(name);
+    await this.#names.remove(name.id);
+  }
+
+  async #remove(nameOrId: string, { id, name: ownName }: ImageName, usedBy: readonly string[]): Promise<void> {
+    const names = (await this.#names.all()).filter((name) => name.id === id);
+    const gone = nameOrId === id ? names : names.filter(({ name }) => name === ownName);
+    if (gone.length === names.length && usedBy.length > 0) throw inUse(nameOrId, usedBy);
+    for (const { name } of gone) await this.#names.remove(name);
+    if (gone.length < names.length) return;
+    // Out of sight by one rename; a crash after it leaves the rest to the next start.
+    const trash = join(this.#folder, "incoming", randomUUID());
+    await rename(this.#path(id), trash).catch(ignoreMissing);
+    await removeTree(trash);
   }
 
   /** A name as it is, an id, or a reference that a registry would understand. */
