@@ -1,7 +1,7 @@
-import { BlockList, isIPv4 } from "node:net";
+import { BlockList, isIPv4, isIPv6 } from "node:net";
 
-const refused = new BlockList();
-for (const [network, prefix] of [
+/** IPv4 networks that are no part of the internet: this host, its private surroundings, the metadata address, multicast, reserved. */
+export const privateNetworks = [
   ["0.0.0.0", 8],
   ["10.0.0.0", 8],
   ["100.64.0.0", 10],
@@ -13,27 +13,34 @@ for (const [network, prefix] of [
   ["198.18.0.0", 15],
   ["224.0.0.0", 4],
   ["240.0.0.0", 4],
-] as const) {
-  refused.addSubnet(network, prefix, "ipv4");
-}
+] as const;
+
+const refused = new BlockList();
+for (const [network, prefix] of privateNetworks) refused.addSubnet(network, prefix, "ipv4");
 for (const [network, prefix] of [
-  ["::", 128],
-  ["::1", 128],
+  ["::", 96],
   ["64:ff9b::", 96],
+  ["64:ff9b:1::", 48],
+  ["2001::", 32],
+  ["2002::", 16],
   ["fc00::", 7],
   ["fe80::", 10],
+  ["fec0::", 10],
   ["ff00::", 8],
-  ["2002::", 16],
 ] as const) {
   refused.addSubnet(network, prefix, "ipv6");
 }
 
 /**
  * Whether an address belongs to this host or its private surroundings: loopback, private, link-local (the metadata address too), shared,
- * multicast, and the IPv6 forms that carry such an IPv4 address.
+ * multicast, and the IPv6 forms that carry an IPv4 address. One that is no address at all is refused too.
  */
 export function isPrivateAddress(address: string): boolean {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
-  if (mapped !== undefined) return refused.check(mapped, "ipv4");
-  return isIPv4(address) ? refused.check(address, "ipv4") : refused.check(address, "ipv6");
+  if (isIPv4(address)) return refused.check(address, "ipv4");
+  // A block list looks at the IPv4 address in a mapped one.
+  return !isIPv6Address(address) || refused.check(address, "ipv6");
+}
+
+function isIPv6Address(address: string): boolean {
+  return isIPv6(address) && !address.includes("%");
 }

@@ -28,5 +28,7 @@ export interface NetworkOptions {
   dataDir: string;
   /** `address`, `address/prefix` or `address:port` in a private network that machines may reach: the operator's exceptions. */
   allowed: readonly string[];
+  /** In place of those of the host's `/etc/resolv.conf`. */
+  nameServers?: readonly { address: string; port: number }[];
   warn?: (message: string) => void;
 }
