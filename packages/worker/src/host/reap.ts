@@ -1,5 +1,8 @@
 import { existsSync } from "node:fs";
 import { readdir, rm } from "node:fs/promises";
+import { findAgent } from "../agent/find.ts";
+import { endSandbox, shimSettingsOf } from "../drivers/gvisor/end.ts";
+import { findShim } from "../drivers/machines/shim.ts";
 import { deleteContainer, findRuntime } from "../drivers/namespace/runtime.ts";
 import { detectCgroups } from "./cgroups/detect.ts";
 import { removeGroups, removeServerGroup } from "./cgroups/remove.ts";
@@ -87,6 +90,13 @@ async function reapSandbox(folders: HostFolders, id: string, report: ReapReport)
 }
 
 async function endContainer(folders: HostFolders, id: string): Promise<string[]> {
+  const folder = `${folders.sandboxes}/${id}`;
+  if (existsSync(shimSettingsOf(folder))) {
+    const shim = findShim(findAgent());
+    return shim === null
+      ? [`sandbox ${id}: the shim's binary was not found to end it with`]
+      : await endSandbox(shim, folder);
+  }
   const runtime = await findRuntime();
   if (runtime === null) return [`container ${id}: no OCI runtime is installed to remove it with`];
   const deleted = await deleteContainer(runtime, folders.runtimeRoot, id);

@@ -2,7 +2,8 @@ import { spawn } from "node:child_process";
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
-import type { Driver, Sandbox, SandboxSpec } from "../../src/drivers/driver.ts";
+import { findAgent } from "../../src/agent/find.ts";
+import type { Driver, DriverName, Sandbox, SandboxSpec } from "../../src/drivers/driver.ts";
 import { createDriver } from "../../src/drivers/drivers.ts";
 import { hostFolders } from "../../src/host/folders.ts";
 import { readStartTime } from "../../src/host/identity.ts";
@@ -22,12 +23,17 @@ export interface Host {
   remove(): void;
 }
 
-export function makeHost(name: "namespace" | "unisolated" = "namespace"): Host {
+export function makeHost(name: DriverName = "namespace"): Host {
   const dataDir = mkdtempSync(`${tmpdir()}/sandpool-driver-`);
   chmodSync(dataDir, 0o755);
   const warnings: string[] = [];
   return {
-    driver: createDriver(name, { dataDir, agentPath: null, warn: (message) => warnings.push(message) }),
+    // The shim lies beside the agent.
+    driver: createDriver(name, {
+      dataDir,
+      agentPath: name === "gvisor" ? findAgent() : null,
+      warn: (message) => warnings.push(message),
+    }),
     dataDir,
     warnings,
     remove: () => {

@@ -42,7 +42,9 @@ export async function makeGvisorBundle(input: GvisorBundleInput): Promise<void> 
   await checkMounts(wanted);
   const placed = await placeMounts(folder, [...systemFolders(input.folders.etc), ...wanted]);
   const mounts = [...kernelMounts(), ...placed.map(({ oci }) => oci)];
-  await makeRootfs(`${folder}/rootfs`, mounts, systemLinks());
+  // The gofer binds in this root, where no tmpfs covers anything: also what lies on one needs its mount point there.
+  const sources = [...placed.map(({ oci, shim }) => ({ ...oci, source: shim.source })), ...kernelMounts()];
+  await makeRootfs(`${folder}/rootfs`, sources, systemLinks());
   await makeFolder(`${folder}/bundle`, 0o711);
   await makeFolder(runtimeFolderOf(folder), 0o700);
   await chown(runtimeFolderOf(folder), firstUid, firstUid);
@@ -81,7 +83,7 @@ function systemFolders(etc: string): SandboxMount[] {
 async function placeMounts(
   folder: string,
   mounts: readonly SandboxMount[],
-): Promise<{ shim: ShimMount; oci: OciMount }[]> {
+): Promise<{ shim: BindMount; oci: OciMount }[]> {
   await makeFolder(`${folder}/mounts`, 0o711);
   return await Promise.all(
     mounts.map(async ({ source, target, readOnly }, index) => {
@@ -97,7 +99,9 @@ async function placeMounts(
   );
 }
 
-function bind(source: string, target: string, readOnly: boolean): ShimMount {
+type BindMount = Extract<ShimMount, { kind: "bind" }>;
+
+function bind(source: string, target: string, readOnly: boolean): BindMount {
   return { kind: "bind", source, target, read_only: readOnly, idmap: "no" };
 }
 

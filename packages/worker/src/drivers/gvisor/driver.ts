@@ -13,6 +13,7 @@ import { foregroundArguments, makeGvisorBundle, runtimeFolderOf } from "./bundle
 import { makeGvisorGroups } from "./groups.ts";
 import { freeGvisor, type GvisorHoldings, holdGvisor } from "./holdings.ts";
 import { detectGvisor, type GvisorTools, probeGvisor } from "./probe.ts";
+import { readRunning } from "./running.ts";
 import { GvisorSandbox } from "./sandbox.ts";
 
 /** Sandboxes with a kernel of their own in user space: gVisor, in a user namespace with host uids of the sandbox's own. */
@@ -69,7 +70,8 @@ export class GvisorDriver implements Driver {
       const argv = [tools.shim, ...foregroundArguments(holdings.folder, spec.id)];
       const launched = launch(argv, {}, await openChannel());
       holdings.launched = launched;
-      await waitUntilStarted(launched, runtimeFolderOf(holdings.folder), signal);
+      const look = (folder: string): Promise<number> => readRunning(folder, spec.id, launched);
+      await waitUntilStarted(launched, runtimeFolderOf(holdings.folder), signal, look);
       return new GvisorSandbox(holdings, launched, () => this.#freed());
     } catch (error) {
       await freeGvisor(holdings).catch((failure: Error) => this.#warn(failure.message));

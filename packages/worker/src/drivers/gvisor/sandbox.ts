@@ -1,7 +1,8 @@
 import type { Duplex } from "node:stream";
 import type { Sandbox, SandboxExit } from "../driver.ts";
-import type { Launched } from "../namespace/launch.ts";
 import { MEMORY_TARGET } from "../namespace/bundle.ts";
+import type { Launched } from "../namespace/launch.ts";
+import { endSandbox } from "./end.ts";
 import { freeGvisor, type GvisorHoldings } from "./holdings.ts";
 
 /** A running sandbox of gVisor. The host has no group for a row; those of the sandbox's own kernel are the agent's to make and watch. */
@@ -23,7 +24,7 @@ export class GvisorSandbox implements Sandbox {
     this.#launched = launched;
     this.#holdings = holdings;
     this.#onFreed = onFreed;
-    this.exited = launched.ended;
+    this.exited = launched.ended.then((exit) => this.#afterRuntime(exit));
   }
 
   stderr(): string {
@@ -37,5 +38,12 @@ export class GvisorSandbox implements Sandbox {
   kill(): Promise<void> {
     this.#killed ??= freeGvisor(this.#holdings).then(this.#onFreed);
     return this.#killed;
+  }
+
+  /** If the runtime itself was killed, what it started may live on. */
+  async #afterRuntime(exit: SandboxExit): Promise<SandboxExit> {
+    const { shim, folder } = this.#holdings;
+    if (this.#launched.process.signalCode !== null) await endSandbox(shim, folder);
+    return exit;
   }
 }

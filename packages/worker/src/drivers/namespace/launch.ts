@@ -47,8 +47,16 @@ export function launch(
   return { process: child, channel, output, ended };
 }
 
-/** Resolves once the runtime has written the pid file, which it does when the first process runs. */
-export async function waitUntilStarted(launched: Launched, folder: string, signal: AbortSignal): Promise<number> {
+/**
+ * Resolves once the runtime has noted in `folder` that the first process runs; `look` reads its pid from there, 0 until then.
+ * By default it is the pid file, which runc writes at that moment.
+ */
+export async function waitUntilStarted(
+  launched: Launched,
+  folder: string,
+  signal: AbortSignal,
+  look = readPid,
+): Promise<number> {
   const scope = new AbortController();
   try {
     const aborted = new Promise<never>((_, reject) => {
@@ -56,8 +64,8 @@ export async function waitUntilStarted(launched: Launched, folder: string, signa
       if (signal.aborted) fail();
       signal.addEventListener("abort", fail, { once: true, signal: scope.signal });
     });
-    const early = await Promise.race([pidWritten(folder, scope.signal), aborted, launched.ended]);
-    const pid = await readPid(folder);
+    const early = await Promise.race([pidWritten(folder, look, scope.signal), aborted, launched.ended]);
+    const pid = await look(folder);
     if (pid > 0) return pid;
     throw await startFailure(launched, folder, early ?? null);
   } finally {
@@ -69,21 +77,21 @@ export async function waitUntilStarted(launched: Launched, folder: string, signa
  * The watch tells at once. It may begin after the file was written, or not at all when the host's watches are used up, so that the
  * file is looked at as well.
  */
-function pidWritten(folder: string, signal: AbortSignal): Promise<void> {
+function pidWritten(folder: string, look: typeof readPid, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const look = (): void => void readPid(folder).then((pid) => pid > 0 && resolve());
-    const timer = setInterval(look, pidPollMs);
+    const lookAgain = (): void => void look(folder).then((pid) => pid > 0 && resolve());
+    const timer = setInterval(lookAgain, pidPollMs);
     signal.addEventListener("abort", () => clearInterval(timer), { once: true });
     try {
-      watch(folder, { signal }, look).on("error", () => undefined);
+      watch(folder, { signal }, lookAgain).on("error", () => undefined);
     } catch {
       // The timer is enough.
     }
-    look();
+    lookAgain();
   });
 }
 
-async function readPid(folder: string): Promise<number> {
+export async function readPid(folder: string): Promise<number> {
   return Number(await readFile(`${folder}/pid`, "latin1").catch(() => "0"));
 }
 

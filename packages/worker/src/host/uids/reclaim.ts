@@ -27,12 +27,13 @@ export async function reclaimStaleSlots(folder: string, wanted: (owner: SlotOwne
   });
 }
 
-/** Slots whose uids own a running process. */
+/** Slots whose uids own a running process; of a zombie nothing runs any more. */
 export async function slotsWithProcesses(): Promise<Set<number>> {
   const slots = new Set<number>();
   for (const pid of await readdir("/proc")) {
     if (!/^\d+$/.test(pid)) continue;
     const status = await readFile(`/proc/${pid}/status`, "latin1").catch(() => "");
+    if (/^State:\s*[ZX]/m.test(status)) continue;
     for (const uid of status
       .match(/^Uid:(.*)$/m)?.[1]
       ?.trim()
