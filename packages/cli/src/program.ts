@@ -45,6 +45,7 @@ function addServerCommands(program: Command, finish: Finish): void {
     .option("--tls-key <file>", "private key (PEM)")
     .option("--allow-host <host...>", "further name[:port] that clients reach the server by, such as a proxy's", [])
     .option("--private-host <host...>", "package index in a private network that dependency builds may reach", [])
+    .option("--machines-may-reach <address...>", "address, address/prefix or address:port in a private network", [])
     .addOption(
       new Option("--log-level <level>", "log to standard error").choices(["debug", "info", "warn", "error", "silent"]),
     )

@@ -12,7 +12,7 @@ import { removeTree } from "./host/remove-tree.ts";
 import { openImageStore } from "./images/store.ts";
 import { openLayerStore } from "./layers/store.ts";
 import { createMachineHost } from "./machines/host.ts";
-import { noNetworks } from "./machines/meanwhile.ts";
+import { createNetworks } from "./network/networks.ts";
 import type { WorkerOptions } from "./options.ts";
 import { defaultLimits } from "./pools/limits.ts";
 import { makePoolRegistry } from "./pools/registry.ts";
@@ -43,7 +43,10 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
   const privateHosts = options.privateHosts ?? [];
   const pools = makePoolRegistry({ archives, layers, drivers, limits, privateHosts, agentPath, runFolder });
   const machineDrivers = new Map(MACHINE_DRIVERS.map((name) => [name, createMachineDriver(name, driverOptions)]));
-  const networks = noNetworks;
+  const networks = createNetworks({
+    ...{ dataDir, allowed: options.machinesMayReach ?? [] },
+    ...(options.warn === undefined ? {} : { warn: options.warn }),
+  });
   const images = await openImageStore({
     ...{ dataDir, privateHosts, driver: drivers.get("namespace") ?? null },
     limits: { freeDiskBytes: limits.freeDiskBytes },
@@ -59,6 +62,7 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
     close: async () => {
       await images.close();
       await machines.close();
+      await networks.close({ keep: true });
       await pools.closeAll();
       for (const driver of drivers.values()) await driver.close?.();
     },

@@ -9,6 +9,8 @@ export interface WorkerOptions {
   limits?: Partial<WorkerLimits>;
   /** Hosts of package indexes and package files that may have private addresses: a mirror in the operator's own network. */
   privateHosts?: readonly string[];
+  /** Addresses of private networks that machines may reach: `address`, `address/prefix` or `address:port`. */
+  machinesMayReach?: readonly string[];
   /**
    * Whether a client may name the driver that isolates nothing; default false. Whoever may, runs code as this process's user.
    */

@@ -16,6 +16,7 @@ export interface UpOptions {
   tlsKey?: string;
   logLevel?: string;
   privateHost: string[];
+  machinesMayReach: string[];
   allowHost: string[];
 }
 
@@ -35,6 +36,7 @@ export async function up(output: Output, options: UpOptions): Promise<number> {
     tls,
     logger,
     privateHosts: options.privateHost,
+    machinesMayReach: options.machinesMayReach,
     allowUnisolated: options.allowUnisolated,
     allowedHosts: options.allowHost,
   });

@@ -9,6 +9,8 @@ export interface StartOptions {
   credentialsFile?: null;
   /** Package indexes with private addresses that dependency builds may reach. */
   privateHosts?: readonly string[];
+  /** Addresses of private networks that machines may reach. */
+  machinesMayReach?: readonly string[];
   /** Whether clients may name the driver that isolates nothing and so run code as this user. */
   allowUnisolated: boolean;
   /** Further names for the Host header. */
@@ -29,12 +31,16 @@ export async function startServer(options: StartOptions): Promise<RunningServer>
     import("@sandpool/server"),
     import("@sandpool/worker"),
   ]);
-  const { privateHosts = [], allowUnisolated, tls, ...rest } = options;
+  const { privateHosts = [], machinesMayReach = [], allowUnisolated, tls, ...rest } = options;
   const { dataDir, logger } = options;
   const server = await createServer({
     ...rest,
     ...(tls && { tls }),
-    worker: () => createWorker({ dataDir, privateHosts, allowUnisolated, warn: (message) => logger.warn(message) }),
+    worker: () =>
+      createWorker({
+        ...{ dataDir, privateHosts, machinesMayReach, allowUnisolated },
+        warn: (message) => logger.warn(message),
+      }),
   });
   return { url: server.url, key: server.key, stop: () => server.close() };
 }

@@ -174,6 +174,7 @@ class Talk {
 
   /** Until it has ended. */
   async end(): Promise<void> {
+    this.socket.ref();
     const closed = this.socket.destroyed ? null : once(this.socket, "close");
     await this.ask({ op: "end" }).catch(() => undefined);
     await closed;

@@ -100,7 +100,7 @@ function verdictChains(): string {
   return `
   chain refuse {
     meta l4proto tcp reject with tcp reset
-    reject with icmpx type admin-prohibited
+    reject with icmpx type port-unreachable
   }
   chain destinations {
     ip daddr { ${closedNetworks.map((network) => network.join("/")).join(", ")} } goto refuse
