@@ -8,7 +8,10 @@ export interface ErrorMeaning {
 export const ERROR_CODES = {
   invalid_request: { status: 400, meaning: "A member of the request is missing, unknown or outside its range." },
   archive_hash_mismatch: { status: 400, meaning: "The uploaded bytes do not have the hash in the address." },
-  file_hash_mismatch: { status: 400, meaning: "The bytes for a file do not have the announced hash; nothing was written." },
+  file_hash_mismatch: {
+    status: 400,
+    meaning: "The bytes for a file do not have the announced hash; nothing was written.",
+  },
   archive_invalid: {
     status: 400,
     meaning: "The archive is not a tar.zst of regular files, folders and inner links, or passes a limit when unpacked.",

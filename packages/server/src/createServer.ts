@@ -2,20 +2,25 @@ import type { AddressInfo } from "node:net";
 import type { Worker } from "@sandpool/worker";
 import { chooseLocalKey } from "./credentials/chooseLocalKey.ts";
 import { type Discovery, openDiscovery } from "./credentials/discovery.ts";
+import { AttachServer } from "./exec/attach/attachServer.ts";
+import { ExecShared } from "./exec/context.ts";
 import { type App, buildApp } from "./http/app.ts";
 import { Gate } from "./http/gate.ts";
 import { AllowedHosts } from "./http/hosts.ts";
 import { InFlight } from "./http/inFlight.ts";
 import { DEFAULT_LISTEN, type ListenAddress, parseListen, requireSafeListen } from "./http/listenAddress.ts";
 import { type LocalSocket, openLocalSocket } from "./http/localSocket.ts";
+import { Upgrades } from "./http/upgrades.ts";
 import { loadKeyring } from "./keys/loadKeyring.ts";
 import { KeyManager } from "./keys/manageKeys.ts";
+import { Machines } from "./machines/machines.ts";
 import { Metrics } from "./metrics.ts";
 import { DEFAULT_LIMITS, type ServerOptions } from "./options.ts";
 import { PoolCatalog } from "./pools/catalog.ts";
 import { PoolCreator } from "./pools/createPool.ts";
 import { IdempotencyRecords } from "./pools/idempotency.ts";
 import { SavedStateCounts } from "./pools/savedStates.ts";
+import { PortServer } from "./ports/portServer.ts";
 import { type DataFolderLock, lockDataFolder } from "./store/lockDataFolder.ts";
 import { openStore, type Store } from "./store/openStore.ts";
 import { OperationJournal } from "./store/operations.ts";
@@ -30,8 +35,15 @@ export interface RunningServer {
   readonly url: string;
   /** The key in the credentials file: made at the first start, kept after. */
   readonly key: string;
-  /** Rolls back creations, closes the worker and every pool, removes the url from the credentials file. */
-  close(): Promise<void>;
+  /** Machines that run on when the server ends now. */
+  runningMachines(): { id: string; name: string; owner: string }[];
+  /** Resolves when every machine of an earlier server is taken over, or its end is known. */
+  machinesSettled(): Promise<void>;
+  /**
+   * Rolls back creations, closes the worker and every pool, removes the url from the credentials file. Machines run on;
+   * with `stopMachines` they are stopped first, their disks saved; `runningMachines` then tells which would not stop.
+   */
+  close(options?: { stopMachines?: boolean }): Promise<void>;
 }
 
 /**
@@ -65,11 +77,20 @@ async function startWith(options: ReadyOptions, address: ListenAddress, lock: Da
   try {
     const ready = await assemble(options, store);
     parts = ready;
+    // Before this server could make anything.
+    const held = await options.worker.machines.list();
     const url = await listen(options, address, ready);
     if (options.tls === undefined) await ready.openLocalSocket();
     await ready.discovery.publish({ url, key: ready.key });
     options.logger.info({ url, dataDir: options.dataDir }, "listening");
-    return { url, key: ready.key, close: once(() => stop(options, store, lock, ready, url)) };
+    await ready.machines.begin(held);
+    return {
+      url,
+      key: ready.key,
+      runningMachines: () => ready.machines.running(),
+      machinesSettled: () => ready.machines.settled(),
+      close: once((how) => stop(options, store, lock, ready, url, how?.stopMachines ?? false)),
+    };
   } catch (error) {
     await parts?.app.close();
     await parts?.closeLocal();
@@ -84,8 +105,9 @@ interface Parts {
   discovery: Discovery;
   catalog: PoolCatalog;
   creator: PoolCreator;
+  machines: Machines;
   inFlight: InFlight;
-  streams: StreamServer;
+  upgrades: Upgrades;
   setHosts(hosts: AllowedHosts): void;
   startClosing(): void;
   openLocalSocket(): Promise<void>;
@@ -97,7 +119,11 @@ async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
   const states = new SavedStateCounts();
   const metrics = new Metrics(() => {
     const pools = catalog.live();
-    return { pools: pools.length, states: pools.reduce((sum, pool) => sum + states.of(pool), 0) };
+    return {
+      pools: pools.length,
+      states: pools.reduce((sum, pool) => sum + states.of(pool), 0),
+      machines: machines.countByState(),
+    };
   });
   const journal = new OperationJournal(store, logger, (kind, result) => metrics.operation(kind, result));
   await journal.settleAtStart();
@@ -109,30 +135,40 @@ async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
   const records = new IdempotencyRecords(store);
   await records.dropOld();
   const creator = new PoolCreator(worker, catalog, journal, records);
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const { dataDir } = options;
+  const parts = { host: worker.machines, images: worker.images, networks: worker.networks };
+  const machines = await Machines.open({ ...parts, store, journal, limits, dataDir, logger });
   let hosts = new AllowedHosts("http", 0, []);
   let closing = false;
   let local: LocalSocket | null = null;
   const inFlight = new InFlight();
-  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const gate = new Gate(keyring, () => hosts);
+  const ports = new PortServer({ gate, machines: machines.registry, scheme: schemeOf(options), limits });
   const context = {
     worker,
     logger,
     keys,
     catalog,
     creator,
+    machines: machines.registry,
+    machineLife: machines,
     journal,
-    gate: new Gate(keyring, () => hosts),
+    gate,
     limits,
     metrics,
     states,
     scheme: schemeOf(options),
     socketPath: () => local?.path ?? null,
     inFlight,
+    ports,
+    execs: new ExecShared(),
     isClosing: () => closing,
   };
   const app = await buildApp(context, options.tls);
   const streams = new StreamServer(context);
-  app.server.on("upgrade", (request, socket, head) => streams.upgrade(request, socket, head));
+  const upgrades = new Upgrades(context, { streams, attachments: new AttachServer(context), ports });
+  app.server.on("upgrade", (request, socket, head) => upgrades.upgrade(request, socket, head));
   const setHosts = (allowed: AllowedHosts) => {
     hosts = allowed;
   };
@@ -149,8 +185,9 @@ async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
     discovery,
     catalog,
     creator,
+    machines,
     inFlight,
-    streams,
+    upgrades,
     setHosts,
     startClosing,
     openLocalSocket: openLocal,
@@ -167,16 +204,24 @@ async function listen(options: ServerOptions, address: ListenAddress, { app, set
   return `${schemeOf(options)}://${name}:${port}`;
 }
 
-async function stop(options: ReadyOptions, store: Store, lock: DataFolderLock, parts: Parts, url: string) {
+async function stop(
+  options: ReadyOptions,
+  store: Store,
+  lock: DataFolderLock,
+  parts: Parts,
+  url: string,
+  stopMachines: boolean,
+): Promise<void> {
   parts.startClosing();
   try {
     await parts.creator.abortAll();
+    await parts.machines.close({ stop: stopMachines });
     await options.worker.close();
     await parts.catalog.recordStop();
     await parts.discovery.withdraw(url);
     await parts.inFlight.drained(LAST_ANSWERS_MS);
   } finally {
-    await parts.streams.close();
+    await parts.upgrades.close();
     await parts.app.close();
     await parts.closeLocal();
     await store.destroy();
@@ -189,10 +234,10 @@ function schemeOf(options: ServerOptions): "http" | "https" {
   return options.tls === undefined ? "http" : "https";
 }
 
-function once(action: () => Promise<void>): () => Promise<void> {
+function once(action: RunningServer["close"]): RunningServer["close"] {
   let result: Promise<void> | undefined;
-  return () => {
-    result ??= action();
+  return (options) => {
+    result ??= action(options);
     return result;
   };
 }

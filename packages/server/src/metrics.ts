@@ -20,10 +20,11 @@ export class Metrics {
   readonly #stragglers: Counter;
   readonly #errors: Counter<"code">;
   readonly #operations: Counter<"kind" | "result">;
+  readonly #execs: Counter<"result">;
   readonly #streamed = new WeakSet<StreamSummary>();
 
-  /** `held` looks, at each scrape, at what the live pools hold. */
-  constructor(held: () => { pools: number; states: number }) {
+  /** `held` looks, at each scrape, at what is there. */
+  constructor(held: () => { pools: number; states: number; machines: Readonly<Record<string, number>> }) {
     const registers = [this.registry];
     collectDefaultMetrics({ register: this.registry });
     const seconds = new Histogram({
@@ -63,6 +64,21 @@ export class Metrics {
       labelNames: ["kind", "result"],
       registers,
     });
+    this.#execs = new Counter({
+      name: "sandpool_execs_total",
+      help: "Programs started in machines",
+      labelNames: ["result"],
+      registers,
+    });
+    new Gauge({
+      name: "sandpool_machines",
+      help: "Machines",
+      labelNames: ["state"],
+      registers,
+      collect() {
+        for (const [state, count] of Object.entries(held().machines)) this.labels(state).set(count);
+      },
+    });
     new Gauge({
       name: "sandpool_pools",
       help: "Live pools",
@@ -79,6 +95,11 @@ export class Metrics {
         this.set(held().states);
       },
     });
+  }
+
+  /** One exec of a machine that was started; `result` is how its start went. */
+  exec(result: "started" | "failed"): void {
+    this.#execs.labels(result).inc();
   }
 
   batch(operation: BatchOperation, seconds: number, rows: number, summary: BatchSummary | undefined): void {

@@ -10,6 +10,7 @@ import type {
   StreamSink,
   Worker,
 } from "@sandpool/worker";
+import { TestMachines, testImages, testNetworks } from "./testMachines.ts";
 import { TestStream } from "./testStream.ts";
 
 /**
@@ -22,6 +23,10 @@ export class TestWorker implements Worker {
   readonly rolledBack: string[] = [];
   readonly live = new Map<string, { owner: string; pool: TestPool }>();
   readonly stored = new Map<string, Buffer>();
+
+  readonly machines = new TestMachines();
+  readonly images = testImages;
+  readonly networks = testNetworks;
 
   readonly archives = {
     has: async (owner: string, sha256: string) => this.stored.has(`${owner} ${sha256}`),

@@ -4,6 +4,7 @@ export { DriverError, type DriverProbe } from "./drivers/driver.ts";
 export type { MachineDriverName, MachineExit, MachineProbe, SavedDisk } from "./drivers/machine.ts";
 export type * from "./images/contract.ts";
 export type * from "./machines/contract.ts";
+export type * from "./network/contract.ts";
 export type { WorkerOptions } from "./options.ts";
 export { defaultLimits, type WorkerLimits } from "./pools/limits.ts";
 export type {

@@ -6,8 +6,8 @@ import { Labels, MachineName, Seconds } from "./rules.ts";
 import { MachineSize } from "./size.ts";
 
 export const MACHINE_STATES = ["creating", "running", "stopping", "stopped", "starting", "deleting", "failed"] as const;
-export const MachineState = Type.Union(MACHINE_STATES.map((state) => Type.Literal(state)));
 export type MachineState = (typeof MACHINE_STATES)[number];
+export const MachineState = Type.Unsafe<MachineState>(Type.Union(MACHINE_STATES.map((state) => Type.Literal(state))));
 
 /** Why a machine is `stopped`. */
 export const MachineReason = Type.Union([
@@ -46,19 +46,19 @@ export const Machine = Type.Object({
   memory_bytes: Type.Union([Type.Integer(), Type.Null()], { description: "in use; null where it cannot be known" }),
   warnings: Type.Array(Type.String()),
 });
-export type Machine = Omit<Static<typeof Machine>, "state"> & { state: MachineState };
+export type Machine = Static<typeof Machine>;
 
 export const MachineList = Type.Object({
   machines: Type.Array(Machine),
   quota: Type.Object({ used: Type.Integer(), limit: Type.Integer() }),
 });
-export type MachineList = { machines: Machine[]; quota: { used: number; limit: number } };
+export type MachineList = Static<typeof MachineList>;
 
 /** The reply of a create of several: the fate of each, in order. */
 export const MachineBatch = Type.Object({
   machines: Type.Array(Type.Union([Type.Object({ machine: Machine }), ErrorReply])),
 });
-export type MachineBatch = { machines: ({ machine: Machine } | { error: WireError })[] };
+export type MachineBatch = Static<typeof MachineBatch>;
 
 export const PatchMachineRequest = Type.Object(
   {

@@ -22,10 +22,14 @@ export async function amendMachine(
   }
   if (typeof lifetime === "number" && Date.parse(createdAt) + lifetime * 1000 <= Date.now()) {
     const ageSeconds = Math.ceil((Date.now() - Date.parse(createdAt)) / 1000);
-    throw new SandpoolError("invalid_request", `lifetime is ${lifetime} s, the machine is ${ageSeconds} s old already`, {
-      hint: "it counts from the machine's creation; DELETE removes the machine now",
-      details: { received: lifetime, age_s: ageSeconds },
-    });
+    throw new SandpoolError(
+      "invalid_request",
+      `lifetime is ${lifetime} s, the machine is ${ageSeconds} s old already`,
+      {
+        hint: "it counts from the machine's creation; DELETE removes the machine now",
+        details: { received: lifetime, age_s: ageSeconds },
+      },
+    );
   }
   await journal.audited("machine.amend", caller, entry.id, () =>
     registry.amend(entry, {

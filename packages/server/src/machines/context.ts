@@ -1,4 +1,4 @@
-import type { ImageStore, MachineHost } from "@sandpool/worker";
+import type { ImageStore, MachineHost, Networks } from "@sandpool/worker";
 import type { Logger } from "pino";
 import type { Identity } from "../keys/keyring.ts";
 import type { ServerLimits } from "../options.ts";
@@ -11,6 +11,7 @@ import type { MachineRegistry } from "./registry.ts";
 export interface MachineContext {
   host: MachineHost;
   images: ImageStore;
+  networks: Networks;
   registry: MachineRegistry;
   journal: OperationJournal;
   queue: StartQueue;

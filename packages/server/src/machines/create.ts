@@ -109,7 +109,15 @@ export class MachineCreator {
     const name = request.name === null || request.count === 1 ? request.name : `${request.name}-${index + 1}`;
     try {
       const progress = request.count === 1 ? feed.tell : () => {};
-      const entry = await makeMachine(this.#context, { caller, checked, name, key, controller, progress, begun: feed.begin });
+      const entry = await makeMachine(this.#context, {
+        caller,
+        checked,
+        name,
+        key,
+        controller,
+        progress,
+        begun: feed.begin,
+      });
       if (request.count > 1) feed.step(request.count);
       return { entry };
     } catch (error) {

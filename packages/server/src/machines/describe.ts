@@ -6,7 +6,7 @@ import { expiryOf, type MachineRecord } from "./record.ts";
 export function describeMachine(
   record: Readonly<MachineRecord>,
   limits: ServerLimits,
-  urlOf: (port: number) => string,
+  urlOf: (name: string, port: number) => string,
   memoryBytes: number | null = null,
 ): Machine {
   const { plan } = record;
@@ -30,7 +30,7 @@ export function describeMachine(
     lease: record.leaseSeconds,
     disk_saved_at: record.diskSavedAt,
     disk_save_interval: limits.diskSaveIntervalMs / 1000,
-    urls: Object.fromEntries(record.publicPorts.map((port) => [String(port), urlOf(port)])),
+    urls: Object.fromEntries(record.publicPorts.map((port) => [String(port), urlOf(record.name, port)])),
     memory_bytes: memoryBytes,
     warnings: record.warnings,
   };

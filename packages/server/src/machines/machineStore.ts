@@ -59,7 +59,15 @@ export class MachineStore {
   async markDeleted(record: MachineRecord): Promise<void> {
     await this.#store
       .updateTable("machines")
-      .set({ state: "deleted", reason: null, operation_id: null, plan: "{}", details: "{}", secret: "", ended_at: now() })
+      .set({
+        state: "deleted",
+        reason: null,
+        operation_id: null,
+        plan: "{}",
+        details: "{}",
+        secret: "",
+        ended_at: now(),
+      })
       .where("id", "=", record.id)
       .execute();
   }

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { MACHINE_STATES, type MachineState } from "@sandpool/protocol";
-import type { ImageStore, MachineHost } from "@sandpool/worker";
+import type { ImageStore, MachineHost, Networks } from "@sandpool/worker";
 import type { Logger } from "pino";
 import { serverClosing } from "../http/serverClosing.ts";
 import type { ServerLimits } from "../options.ts";
@@ -23,6 +23,7 @@ const STOPS_AT_ONCE = 4;
 export interface MachineParts {
   host: MachineHost;
   images: ImageStore;
+  networks: Networks;
   store: Store;
   journal: OperationJournal;
   limits: ServerLimits;
@@ -80,6 +81,11 @@ export class Machines {
     armExpiry(this.context, entry);
   }
 
+  /** Resolves when everything of an earlier server is taken over or cleared away. */
+  settled(): Promise<void> {
+    return this.#reconciler.settled();
+  }
+
   countByState(): Record<MachineState, number> {
     const counts = Object.fromEntries(MACHINE_STATES.map((state) => [state, 0])) as Record<MachineState, number>;
     for (const entry of this.registry.all()) counts[entry.record.state] += 1;
@@ -94,12 +100,12 @@ export class Machines {
 
   /**
    * Rolls back creations, waits for what is under way, and leaves the machines alone; with `stop` each is stopped first, its
-   * disk saved. Gives the names of those that could not be stopped.
+   * disk saved. One that cannot be is logged, and runs on.
    */
-  async close({ stop }: { stop: boolean }): Promise<string[]> {
+  async close({ stop }: { stop: boolean }): Promise<void> {
     await this.creator.abortAll();
     await this.#reconciler.close();
-    const left = stop ? await this.#stopAll() : [];
+    if (stop) await this.#stopAll();
     await this.#saver.close();
     for (const entry of this.registry.all()) {
       entry.clearTimers();
@@ -107,22 +113,20 @@ export class Machines {
       await entry.settled();
       entry.clearTimers();
     }
-    return left;
   }
 
-  async #stopAll(): Promise<string[]> {
+  async #stopAll(): Promise<void> {
     const turns = new Turns(STOPS_AT_ONCE);
-    const left: string[] = [];
-    const running = this.registry.all().filter(({ record }) => record.state === "running" || record.state === "stopping");
+    const running = this.registry
+      .all()
+      .filter(({ record }) => record.state === "running" || record.state === "stopping");
     const stopOne = async (entry: MachineEntry) => {
       try {
         await stopMachine(this.context, entry, serverItself(entry));
       } catch (error) {
-        left.push(entry.record.name);
         this.context.logger.error({ err: error, machine: entry.id }, "a machine could not be stopped");
       }
     };
     await Promise.all(running.map((entry) => turns.run(null, () => stopOne(entry))));
-    return left;
   }
 }

@@ -55,9 +55,13 @@ function checkName({ name, count }: CreateMachineRequest): void {
   if (name === null || count === 1) return;
   const last = `${name}-${count}`;
   if (new RegExp(MACHINE_NAME_PATTERN).test(last)) return;
-  throw new SandpoolError("invalid_request", `name is ${JSON.stringify(name)}; with count ${count} ${last} is no name`, {
-    hint: `machines of one request are NAME-1 to NAME-${count}, of 40 characters at most`,
-  });
+  throw new SandpoolError(
+    "invalid_request",
+    `name is ${JSON.stringify(name)}; with count ${count} ${last} is no name`,
+    {
+      hint: `machines of one request are NAME-1 to NAME-${count}, of 40 characters at most`,
+    },
+  );
 }
 
 function chooseDriver(asked: DriverName | null, image: ResolvedImage, probes: readonly MachineProbe[]): DriverName {

@@ -37,7 +37,9 @@ export class Reconciler {
     const unknown = held.filter((id) => registry.byId(id) === null);
     this.#running = Promise.all(works).then(async () => {
       for (const id of unknown) await this.#removeUnknown(id);
+      await this.#context.networks.reconcile(registry.ids);
     });
+    this.#running = this.#running.catch((error: unknown) => this.#failed(error));
     this.#timer = setInterval(() => this.#tick(), limits.reconcileMs);
     this.#timer.unref();
   }
@@ -115,9 +117,11 @@ export class Reconciler {
   }
 
   #tick(): void {
-    this.#running = this.#running.then(() => this.#look()).catch((error: unknown) => {
-      this.#context.logger.error({ err: error }, "the comparison with the host failed");
-    });
+    this.#running = this.#running.then(() => this.#look()).catch((error: unknown) => this.#failed(error));
+  }
+
+  #failed(error: unknown): void {
+    this.#context.logger.error({ err: error }, "the comparison with the host failed");
   }
 
   async #look(): Promise<void> {

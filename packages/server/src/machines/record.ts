@@ -39,10 +39,7 @@ export interface MachineRecord {
   bootId: string | null;
 }
 
-type Details = Pick<
-  MachineRecord,
-  "size" | "imageDefaults" | "environment" | "labels" | "warnings" | "publicPorts"
->;
+type Details = Pick<MachineRecord, "size" | "imageDefaults" | "environment" | "labels" | "warnings" | "publicPorts">;
 
 export function toRow(record: MachineRecord): Insertable<MachinesTable> {
   const { size, imageDefaults, environment, labels, warnings, publicPorts } = record;

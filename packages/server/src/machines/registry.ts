@@ -14,6 +14,7 @@ const REMEMBERED_DELETED = 10_000;
 export class MachineRegistry implements MachineCatalog {
   readonly #store: MachineStore;
   readonly #entries = new Map<string, MachineEntry>();
+  readonly #ids = new Set<string>();
   readonly #deleted = new Map<string, DeletedMark>();
   /** Takes a machine over that should run and is not connected. */
   #adopt: (entry: MachineEntry) => Promise<void> = async () => {};
@@ -26,7 +27,7 @@ export class MachineRegistry implements MachineCatalog {
   static async open(store: Store): Promise<MachineRegistry> {
     const registry = new MachineRegistry(new MachineStore(store));
     const { records, deleted } = await registry.#store.load();
-    for (const record of records) registry.#entries.set(record.id, new MachineEntry(record));
+    for (const record of records) registry.#keep(new MachineEntry(record));
     for (const mark of deleted) registry.#deleted.set(mark.id, mark);
     return registry;
   }
@@ -35,6 +36,21 @@ export class MachineRegistry implements MachineCatalog {
   serve(adopt: (entry: MachineEntry) => Promise<void>, onRunning: (entry: MachineEntry) => void): void {
     this.#adopt = adopt;
     this.#onRunning = onRunning;
+  }
+
+  #keep(entry: MachineEntry): void {
+    this.#entries.set(entry.id, entry);
+    this.#ids.add(entry.id);
+  }
+
+  #drop(entry: MachineEntry): void {
+    this.#entries.delete(entry.id);
+    this.#ids.delete(entry.id);
+  }
+
+  /** Ids of all machines, as they come and go: one that is made while somebody looks is in it. */
+  get ids(): ReadonlySet<string> {
+    return this.#ids;
   }
 
   all(): MachineEntry[] {
@@ -73,12 +89,12 @@ export class MachineRegistry implements MachineCatalog {
   /** Takes the name at once, then writes it down. */
   async add(record: MachineRecord): Promise<MachineEntry> {
     const entry = new MachineEntry(record);
-    this.#entries.set(record.id, entry);
+    this.#keep(entry);
     try {
       await this.#store.insert(record);
       return entry;
     } catch (error) {
-      this.#entries.delete(record.id);
+      this.#drop(entry);
       throw error;
     }
   }
@@ -127,7 +143,7 @@ export class MachineRegistry implements MachineCatalog {
     if (this.#entries.get(entry.id) !== entry) return;
     entry.clearTimers();
     await this.#store.markDeleted(entry.record);
-    this.#entries.delete(entry.id);
+    this.#drop(entry);
     const { id, owner, name } = entry.record;
     this.#deleted.set(id, { id, owner, name });
     const oldest = this.#deleted.keys().next().value;

@@ -42,9 +42,7 @@ async function startNow(context: MachineContext, entry: MachineEntry, caller: Id
   try {
     await registry.go(entry, "starting", { operationId: operation.id });
     const disk = await savedDisk(context.dataDir, entry.id);
-    const live = await queue.run(signal, () =>
-      host.create(entry.record.plan, { signal, disk: disk?.file ?? null }),
-    );
+    const live = await queue.run(signal, () => host.create(entry.record.plan, { signal, disk: disk?.file ?? null }));
     await registry.go(entry, "running", { reason: null, operationId: null, bootId: context.bootId });
     registry.setLive(entry, live);
     await operation.done(entry.id);

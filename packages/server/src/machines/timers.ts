@@ -23,7 +23,10 @@ export function isExpired(entry: MachineEntry): boolean {
 
 /** A failure is logged, and tried again by the next comparison with the host. */
 export function expire(context: MachineContext, entry: MachineEntry): void {
-  if (!isExpired(entry)) return armExpiry(context, entry);
+  if (!isExpired(entry)) {
+    armExpiry(context, entry);
+    return;
+  }
   const by = expiryOf(entry.record)?.by;
   context.logger.info({ machine: entry.id, name: entry.record.name, by }, "a machine's time is over");
   deleteMachine(context, entry, serverItself(entry)).catch((error: unknown) => {
