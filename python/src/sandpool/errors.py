@@ -303,8 +303,11 @@ def _last_words(details: Mapping[str, Any]) -> str:
 
 
 def _class_of(code: str, status: int) -> type[SandpoolError]:
-    if code in _BY_CODE:
-        return _BY_CODE[code]
+    # Imported here: those classes are made from these.
+    from sandpool.machines.errors import BY_CODE
+
+    if code in _BY_CODE or code in BY_CODE:
+        return _BY_CODE.get(code) or BY_CODE[code]
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     return ServerFailedError if status >= 500 else RequestRefusedError

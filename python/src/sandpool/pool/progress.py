@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ _LABELS = {
 class ProgressDisplay:
     """Shows a bar for each phase; shows nothing when switched off, or with ``"auto"`` when stderr is no terminal."""
 
-    def __init__(self, progress: str | bool) -> None:
+    def __init__(self, progress: str | bool, labels: Mapping[str, str] = _LABELS) -> None:
+        self._labels = labels
         self._shown = sys.stderr.isatty() if progress == "auto" else bool(progress)
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -41,11 +43,14 @@ class ProgressDisplay:
             self._bars.stop()
 
     def update(self, phase: object, done: object, total: object) -> None:
-        """Show that `done` of `total` is reached in a phase; a phase or figures that this version does not know are ignored."""
-        if self._bars is None or not isinstance(phase, str) or phase not in _LABELS:
+        """Show that `done` of `total` is reached in a phase; a phase or figures that this version does not know are ignored.
+
+        A total of 0 is one that nobody knows.
+        """
+        if self._bars is None or not isinstance(phase, str) or phase not in self._labels:
             return
         if not isinstance(done, (int, float)) or not isinstance(total, (int, float)):
             return
         if phase not in self._tasks:
-            self._tasks[phase] = self._bars.add_task(_LABELS[phase], total=total)
-        self._bars.update(self._tasks[phase], completed=done, total=total)
+            self._tasks[phase] = self._bars.add_task(self._labels[phase], total=total or None)
+        self._bars.update(self._tasks[phase], completed=done, total=total or None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 import urllib3
@@ -20,6 +20,7 @@ from sandpool.values.decode import decode_json
 _CONNECT_TIMEOUT_S = 10.0
 _REPLY_LIMIT_BYTES = 1 << 30
 _PIECE_BYTES = 1 << 16
+Query: TypeAlias = "Mapping[str, str] | Sequence[tuple[str, str]]"
 _IDEMPOTENT = frozenset({"GET", "HEAD", "DELETE"})
 
 
@@ -34,7 +35,7 @@ class Server:
         self._headers = {"Authorization": f"Bearer {address.key}", "User-Agent": "sandpool-python/0.1"}
 
     def request_json(
-        self, method: str, path: tuple[str, ...], *, query: Mapping[str, str] | None = None, body: Any = None, timeout_s: float = 60.0
+        self, method: str, path: tuple[str, ...], *, query: Query | None = None, body: Any = None, timeout_s: float = 60.0
     ) -> Any:
         """Send a request and return its decoded reply; raises the error that the server describes."""
         reply = self.request_bytes(method, path, query=query, body=None if body is None else json.dumps(body).encode(), timeout_s=timeout_s)
@@ -45,7 +46,7 @@ class Server:
         method: str,
         path: tuple[str, ...],
         *,
-        query: Mapping[str, str] | None = None,
+        query: Query | None = None,
         body: bytes | None = None,
         accept: str = "*/*",
         timeout_s: float = 60.0,
@@ -100,7 +101,7 @@ class Server:
         method: str,
         path: tuple[str, ...],
         *,
-        query: Mapping[str, str] | None = None,
+        query: Query | None = None,
         headers: Mapping[str, str] | None = None,
         body: Any = None,
         timeout_s: float | None = 60.0,

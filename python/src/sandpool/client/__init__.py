@@ -1,0 +1,1 @@
+"""The client object: one server and all it has."""

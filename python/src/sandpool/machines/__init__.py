@@ -1,0 +1,1 @@
+"""Machines: long-lived sandboxes."""

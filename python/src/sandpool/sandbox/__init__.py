@@ -1,0 +1,1 @@
+"""One machine for one block of a program."""
