@@ -10,7 +10,7 @@ export async function readFile(
   { offset = 0, length = null, user = null }: ReadFileOptions,
 ): Promise<{ stat: FileEntry; content: Readable }> {
   const { reply, content } = await fetchStream(session, { op: "file.read", path, offset, length, user });
-  return { stat: reply.head.stat as FileEntry, content };
+  return { stat: toEntry(reply.head.stat), content };
 }
 
 export async function statFile(
@@ -19,7 +19,7 @@ export async function statFile(
   { follow = true, user = null }: { follow?: boolean; user?: string | null },
 ): Promise<FileEntry> {
   const { head } = await session.ask({ op: "file.stat", path, follow, user });
-  return head.entry as FileEntry;
+  return toEntry(head.entry);
 }
 
 export async function listFiles(
@@ -28,7 +28,7 @@ export async function listFiles(
   { depth = 1, after = null, user = null }: ListFilesOptions,
 ): Promise<{ entries: FileEntry[]; more: boolean }> {
   const { head } = await session.ask({ op: "file.list", path, depth, after, user });
-  return { entries: head.entries as FileEntry[], more: head.more === true };
+  return { entries: (head.entries as unknown[]).map(toEntry), more: head.more === true };
 }
 
 /** JSON lines of changes; destroying the stream ends the watch. */
@@ -62,4 +62,12 @@ export async function readTree(
     if (inlet.ended !== null && inlet.ended !== "whole") await asked;
     return readableOf(inlet);
   });
+}
+
+const KINDS: Readonly<Record<string, FileEntry["kind"]>> = { file: "file", directory: "folder", symlink: "link" };
+
+/** The agent's words are the kernel's; ours tell apart what a client treats in different ways. */
+function toEntry(told: unknown): FileEntry {
+  const entry = told as FileEntry;
+  return { ...entry, kind: KINDS[entry.kind] ?? "other" };
 }
