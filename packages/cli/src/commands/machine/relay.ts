@@ -87,7 +87,8 @@ class Scope {
   #signalled(signal: NodeJS.Signals): void {
     if (this.#options.signals === "detach") this.#detach();
     else if (this.#isAsked) this.#stream.kill("KILL");
-    else this.#stream.kill(signal.slice("SIG".length));
+    // A shell ignores TERM; the end of its terminal it does not.
+    else this.#stream.kill(this.#options.tty ? "HUP" : signal.slice("SIG".length));
     this.#isAsked = true;
   }
 

@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import type { ReadStream } from "node:tty";
 
 const DETACH = 0x1d;
@@ -35,7 +36,7 @@ export class RawTerminal {
 
   constructor(onDetach: () => void, forward: (data: Buffer) => boolean) {
     this.#input = process.stdin;
-    if (this.#input.isTTY) this.#input.setRawMode(true);
+    if (this.#input.isTTY) makeRaw(this.#input);
     process.once("exit", this.#onExit);
     this.#input.on("data", (data: Buffer) => {
       if (this.#isDetaching(data)) onDetach();
@@ -65,4 +66,10 @@ export class RawTerminal {
     }
     return false;
   }
+}
+
+function makeRaw(input: ReadStream): void {
+  input.setRawMode(true);
+  // Node's raw mode still turns a line feed into two characters, which breaks programs that use it to move the cursor down.
+  spawnSync("stty", ["-opost"], { stdio: ["inherit", "ignore", "ignore"] });
 }
