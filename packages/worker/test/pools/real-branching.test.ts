@@ -1,5 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { findRunsc } from "../../src/drivers/gvisor/find.ts";
 import type { Pool } from "../../src/index.ts";
 import { leftovers } from "../fixtures/leftovers.ts";
 import { jsonActions, parseJson, until } from "../fixtures/pool.ts";
@@ -60,7 +61,8 @@ async function make(members: Parameters<RealWorker["create"]>[1]): Promise<Numbe
   return new Numbered(await real.create("branching", { memory: "256MiB", workspace: "16MiB", seed: 3, ...members }));
 }
 
-const isolations = isRoot ? (["namespace", "unisolated"] as const) : (["unisolated"] as const);
+const own = findRunsc() === null ? [] : (["gvisor"] as const);
+const isolations = isRoot ? (["namespace", ...own, "unisolated"] as const) : (["unisolated"] as const);
 
 describe.each(isolations)("%s", { timeout: 60_000 }, (isolation) => {
   let walks: Numbered;
