@@ -9,7 +9,7 @@ import { causeOf, checkImage, createMachine } from "./create.ts";
 import { saveDisk } from "./disk.ts";
 import { writeNameFiles } from "./inside.ts";
 import { makeLiveMachine } from "./live.ts";
-import { readMachineMemory } from "./memory.ts";
+import { findMemoryGroup } from "./memory.ts";
 import type { MachineHostOptions } from "./options.ts";
 import { driverFailure } from "./session/errors.ts";
 import { MachineSession } from "./session/session.ts";
@@ -70,7 +70,7 @@ class Host implements MachineHost {
     try {
       const found = await driver.adopt(plan.id);
       if ("at" in found) return found;
-      return this.#keep(found, driver, plan, await this.#adoptNetwork(plan, driver));
+      return await this.#keep(found, driver, plan, await this.#adoptNetwork(plan, driver));
     } catch (error) {
       if (error instanceof DriverError && error.code === "machine_unknown") return null;
       throw driverFailure(error);
@@ -112,7 +112,7 @@ class Host implements MachineHost {
     return await this.#turns.run(options.signal, async () => {
       try {
         const { connection, network } = await createMachine(plan, image, driver, this.#options.networks, options);
-        const live = this.#keep(connection, driver, plan, network?.outerAddress ?? null);
+        const live = await this.#keep(connection, driver, plan, network?.outerAddress ?? null);
         await this.#finish(plan, options);
         return live;
       } catch (error) {
@@ -130,20 +130,21 @@ class Host implements MachineHost {
     signal.throwIfAborted();
   }
 
-  #keep(
+  async #keep(
     connection: ShimConnection,
     driver: MachineDriver,
     plan: MachinePlan,
     outerAddress: string | null,
-  ): LiveMachine {
+  ): Promise<LiveMachine> {
     const { dataDir, networks } = this.#options;
+    const memoryGroup = await findMemoryGroup(dataDir, plan.id);
     const session = new MachineSession(connection, { driver, warn: this.#warn });
     const live = makeLiveMachine({
       session,
       outerAddress,
       networkEnviron: networks.inside(plan.network).environ,
       saveDisk: (file) => saveDisk(session, driver, file),
-      memoryBytes: () => readMachineMemory(dataDir, plan.id),
+      memoryGroup,
     });
     this.#running.set(plan.id, { session, live });
     void session.ended.then(() => this.#ended(plan.id, session));

@@ -1,6 +1,7 @@
 import type { AgentReply } from "../../agent/channel.ts";
 import type { ExecOutcome, KeptOutput } from "../contract.ts";
 import type { MachineSession } from "../session/session.ts";
+import type { KernelKills } from "./kernel-kills.ts";
 
 /**
  * Waits for the ends of execs. Those who wait for the same one share one question: the agent keeps a question until it can answer, and has
@@ -8,10 +9,12 @@ import type { MachineSession } from "../session/session.ts";
  */
 export class ExecWaits {
   readonly #session: MachineSession;
+  readonly #kills: KernelKills;
   readonly #asked = new Map<string, Promise<ExecOutcome>>();
 
-  constructor(session: MachineSession) {
+  constructor(session: MachineSession, kills: KernelKills) {
     this.#session = session;
+    this.#kills = kills;
   }
 
   /** @throws `exec_not_found`, `machine_lost`, the signal's reason */
@@ -27,7 +30,7 @@ export class ExecWaits {
     if (running !== undefined) return running;
     const asked = this.#session
       .ask({ op: "exec.wait", id, collect }, { timeoutMs: null })
-      .then((reply) => readOutcome(reply, collect))
+      .then((reply) => this.#kills.judge(readOutcome(reply, collect)))
       .finally(() => this.#asked.delete(key));
     // All who waited may have gone.
     asked.catch(() => undefined);
