@@ -20,4 +20,6 @@ fi
 while read -r path target; do
   mkdir -p "$root${path%/*}"
   ln -s "$target" "$root$path"
+  # A wheel does not keep every file's mode.
+  [ ! -f "$root$target" ] || chmod a+x "$root$target"
 done <$inputs/links
