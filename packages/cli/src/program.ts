@@ -45,15 +45,22 @@ function addServerCommands(program: Command, finish: Finish): void {
     .option("--tls-key <file>", "private key (PEM)")
     .option("--allow-host <host...>", "further name[:port] that clients reach the server by, such as a proxy's", [])
     .option("--private-host <host...>", "package index in a private network that dependency builds may reach", [])
+    .option("--machines <count>", "machines of one owner, 50 unless given", wholeNumber(0, 100_000))
+    .option(
+      "--disk-save-interval <seconds>",
+      "between two saves of a running machine's disk, 300 unless given; 0: only at a stop",
+      wholeNumber(0, 7 * 24 * 3600),
+    )
     .option("--machines-may-reach <address...>", "address, address/prefix or address:port in a private network", [])
     .addOption(
       new Option("--log-level <level>", "log to standard error").choices(["debug", "info", "warn", "error", "silent"]),
     )
     .action(run(finish, async (output, options: UpOptions) => (await import("./commands/up.ts")).up(output, options)));
-  leaf(program, "down", "stop the server of a data folder, closing its pools")
+  leaf(program, "down", "stop the server of a data folder, its pools and its machines (their disks are saved)")
     .option("--data <dir>", "folder given to up", folder, defaultDataFolder())
+    .option("--keep-machines", "let machines run on; the next up takes them over", false)
     .action(
-      run(finish, async (output, options: { data: string }) =>
+      run(finish, async (output, options: { data: string; keepMachines: boolean }) =>
         (await import("./commands/down.ts")).down(output, options),
       ),
     );

@@ -3,22 +3,62 @@ import { CommandFailure, EXIT } from "../output/failure.ts";
 import { type Output, safe } from "../output/output.ts";
 import { withSpinner } from "../output/progress.ts";
 import { findHolder } from "../server/holder.ts";
+import { runningMachines } from "../server/machinesOf.ts";
+import { startServer } from "../server/start.ts";
 
 const WAIT_LIMIT_MS = 60_000;
+/** Disks of machines are saved, which may be large. */
+const WAIT_WITH_MACHINES_MS = 30 * 60_000;
 const POLL_MS = 50;
 
-/** Stops the server that holds a data folder and waits until it is gone. Nothing running is no failure. */
-export async function down(output: Output, options: { data: string }): Promise<number> {
-  const pid = findHolder(options.data);
-  if (pid === null) return report(output, options.data, null);
-  signalServer(pid);
-  await withSpinner(output, `stopping the server (process ${pid})`, () => waitUntilFree(options.data, pid));
-  return report(output, options.data, pid);
+export interface DownOptions {
+  data: string;
+  keepMachines: boolean;
 }
 
-function signalServer(pid: number): void {
+interface Ended {
+  pid: number | null;
+  /** Names of machines that run on. */
+  left: string[];
+  /** Machines that ran although no server did. */
+  orphans: number;
+}
+
+/**
+ * Stops the server that holds a data folder, and its machines, their disks saved; waits until it is gone. Machines of a server that
+ * is gone are stopped too. Nothing running is no failure.
+ */
+export async function down(output: Output, { data, keepMachines }: DownOptions): Promise<number> {
+  const pid = findHolder(data);
+  if (pid === null) return report(output, data, keepMachines ? none(data) : await stopOrphans(output, data));
+  signalServer(pid, keepMachines ? "SIGTERM" : "SIGUSR2");
+  const limitMs = keepMachines ? WAIT_LIMIT_MS : WAIT_WITH_MACHINES_MS;
+  await withSpinner(output, `stopping the server (process ${pid})`, () => waitUntilFree(data, pid, limitMs));
+  return report(output, data, { ...none(data), pid });
+}
+
+function none(data: string): Ended {
+  return { pid: null, left: runningMachines(data), orphans: 0 };
+}
+
+/** A server of this process takes them over and stops them, as the one that is gone would have. */
+async function stopOrphans(output: Output, data: string): Promise<Ended> {
+  const orphans = runningMachines(data);
+  if (orphans.length === 0) return none(data);
+  const { createLogger } = await import("@sandpool/server");
+  const logger = createLogger({ level: "warn", destination: process.stderr });
+  const options = { dataDir: data, listen: "127.0.0.1:0", insecure: false, tls: null, allowUnisolated: false };
+  await withSpinner(output, `stopping ${orphans.length} machines that no server holds`, async () => {
+    const server = await startServer({ ...options, logger, credentialsFile: null });
+    await server.settled();
+    await server.stop({ stopMachines: true });
+  });
+  return { ...none(data), orphans: orphans.length };
+}
+
+function signalServer(pid: number, signal: NodeJS.Signals): void {
   try {
-    process.kill(pid, "SIGTERM");
+    process.kill(pid, signal);
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === "ESRCH") return;
     throw new CommandFailure(
@@ -30,13 +70,13 @@ function signalServer(pid: number): void {
   }
 }
 
-async function waitUntilFree(dataDir: string, pid: number): Promise<void> {
-  const deadline = performance.now() + WAIT_LIMIT_MS;
+async function waitUntilFree(dataDir: string, pid: number, limitMs: number): Promise<void> {
+  const deadline = performance.now() + limitMs;
   while (findHolder(dataDir) === pid) {
     if (performance.now() > deadline) {
       throw new CommandFailure(
         "deadline_passed",
-        `The server (process ${pid}) has not stopped within ${WAIT_LIMIT_MS / 1000} s.`,
+        `The server (process ${pid}) has not stopped within ${limitMs / 1000} s.`,
         `Look at its log; "kill -TERM ${pid}" once more forces it.`,
       );
     }
@@ -44,9 +84,18 @@ async function waitUntilFree(dataDir: string, pid: number): Promise<void> {
   }
 }
 
-function report(output: Output, dataDir: string, pid: number | null): number {
-  if (output.json) output.document({ stopped: pid !== null, pid, data: dataDir });
-  else if (pid === null) output.line(`No server holds ${safe(dataDir)}; nothing to stop. Another folder: --data DIR.`);
-  else output.line(`Stopped the server (process ${pid}) of ${safe(dataDir)}.`);
+function report(output: Output, dataDir: string, { pid, left, orphans }: Ended): number {
+  if (output.json) {
+    output.document({ stopped: pid !== null, pid, data: dataDir, machines_running: left, machines_orphaned: orphans });
+  } else {
+    output.line(whatEnded(dataDir, pid, orphans));
+    if (left.length > 0) output.line(`Machines keep running: ${left.map(safe).join(", ")}.`);
+  }
   return EXIT.ok;
+}
+
+function whatEnded(dataDir: string, pid: number | null, orphans: number): string {
+  if (pid !== null) return `Stopped the server (process ${pid}) of ${safe(dataDir)}.`;
+  if (orphans > 0) return `No server holds ${safe(dataDir)}; its ${orphans} machines were stopped.`;
+  return `No server holds ${safe(dataDir)}; nothing to stop. Another folder: --data DIR.`;
 }

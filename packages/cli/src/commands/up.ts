@@ -18,6 +18,8 @@ export interface UpOptions {
   privateHost: string[];
   machinesMayReach: string[];
   allowHost: string[];
+  machines?: number;
+  diskSaveInterval?: number;
 }
 
 /** Runs server and worker in this process until SIGTERM, Ctrl-C or `sandpool down`. */
@@ -39,14 +41,31 @@ export async function up(output: Output, options: UpOptions): Promise<number> {
     machinesMayReach: options.machinesMayReach,
     allowUnisolated: options.allowUnisolated,
     allowedHosts: options.allowHost,
+    ...(options.machines === undefined ? {} : { machines: options.machines }),
+    ...(options.diskSaveInterval === undefined ? {} : { diskSaveInterval: options.diskSaveInterval }),
   });
   announce(output, server, options.data, firstStart);
   const cause = await stopping;
-  if (!output.json) output.line(`Stopping (${cause}): closing pools. Again to force.`);
-  await server.stop();
-  if (output.json) output.document({ event: "stopped", cause }, 0);
-  else output.line("Stopped: every pool is closed, nothing keeps running.");
+  const stopMachines = cause === "SIGUSR2";
+  const what = stopMachines ? "closing pools, stopping machines" : "closing pools";
+  if (!output.json) output.line(`Stopping (${cause}): ${what}. Again to force.`);
+  await server.stop({ stopMachines });
+  farewell(output, cause, server.runningMachines());
   return EXIT.ok;
+}
+
+/** Says what keeps running without the server. */
+function farewell(output: Output, cause: string, machines: readonly { id: string; name: string }[]): void {
+  if (output.json) {
+    output.document({ event: "stopped", cause, machines_running: machines.map(({ id, name }) => ({ id, name })) }, 0);
+  } else if (machines.length === 0) {
+    output.line("Stopped: every pool is closed, nothing keeps running.");
+  } else {
+    const names = machines.map(({ name }) => safe(name)).join(", ");
+    output.line(
+      `Stopped: every pool is closed. Machines keep running: ${names}. The next start takes them over; "sandpool down" stops them.`,
+    );
+  }
 }
 
 function announce(output: Output, server: RunningServer, dataDir: string, firstStart: boolean): void {

@@ -15,14 +15,22 @@ export interface StartOptions {
   allowUnisolated: boolean;
   /** Further names for the Host header. */
   allowedHosts?: readonly string[];
+  /** Machines of one owner. */
+  machines?: number;
+  /** Seconds between two saves of a running machine's disk; 0: only at a stop. */
+  diskSaveInterval?: number;
   logger: ServerOptions["logger"];
 }
 
 export interface RunningServer {
   url: string;
   key: string;
-  /** Closes every pool, then the server. */
-  stop: () => Promise<void>;
+  /** Resolves when every machine of an earlier server is taken over, or its end is known. */
+  settled: () => Promise<void>;
+  /** Machines that run on when the server ends now. */
+  runningMachines: () => { id: string; name: string }[];
+  /** Closes every pool, then the server; machines run on, or are stopped with their disks saved. */
+  stop: (options?: { stopMachines?: boolean }) => Promise<void>;
 }
 
 /** Starts a worker and a server in this process. The packages are loaded here, so that other commands start without them. */
@@ -31,16 +39,34 @@ export async function startServer(options: StartOptions): Promise<RunningServer>
     import("@sandpool/server"),
     import("@sandpool/worker"),
   ]);
-  const { privateHosts = [], machinesMayReach = [], allowUnisolated, tls, ...rest } = options;
+  const {
+    privateHosts = [],
+    machinesMayReach = [],
+    allowUnisolated,
+    tls,
+    machines,
+    diskSaveInterval,
+    ...rest
+  } = options;
   const { dataDir, logger } = options;
   const server = await createServer({
     ...rest,
     ...(tls && { tls }),
+    limits: {
+      ...(machines === undefined ? {} : { machinesPerOwner: machines }),
+      ...(diskSaveInterval === undefined ? {} : { diskSaveIntervalMs: diskSaveInterval * 1000 }),
+    },
     worker: () =>
       createWorker({
         ...{ dataDir, privateHosts, machinesMayReach, allowUnisolated },
         warn: (message) => logger.warn(message),
       }),
   });
-  return { url: server.url, key: server.key, stop: () => server.close() };
+  return {
+    url: server.url,
+    key: server.key,
+    settled: () => server.machinesSettled(),
+    runningMachines: () => server.runningMachines(),
+    stop: (how) => server.close(how),
+  };
 }

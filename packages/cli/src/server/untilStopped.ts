@@ -1,11 +1,12 @@
 import type { Output } from "../output/output.ts";
 
-export type StopCause = "SIGINT" | "SIGTERM" | "SIGHUP";
+/** SIGUSR2 comes from `sandpool down`: it stops the machines too. */
+export type StopCause = "SIGINT" | "SIGTERM" | "SIGHUP" | "SIGUSR2";
 
 const FORCED_EXIT_CODE = 130;
 
 /**
- * Resolves at the first SIGINT, SIGTERM or SIGHUP (a closed terminal). A second one ends the process at once: the agents see their channel close and kill
+ * Resolves at the first SIGINT, SIGTERM, SIGHUP (a closed terminal) or SIGUSR2. A second one ends the process at once: the agents see their channel close and kill
  * everything, and the next start removes what is left on disk.
  */
 export function untilStopped(output: Output): Promise<StopCause> {
@@ -19,6 +20,6 @@ export function untilStopped(output: Output): Promise<StopCause> {
       asked = true;
       resolve(signal);
     };
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => stop(signal));
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2"] as const) process.on(signal, () => stop(signal));
   });
 }
