@@ -21,6 +21,7 @@ import { PoolCreator } from "./pools/createPool.ts";
 import { IdempotencyRecords } from "./pools/idempotency.ts";
 import { SavedStateCounts } from "./pools/savedStates.ts";
 import { PortServer } from "./ports/portServer.ts";
+import { StorageKeeper } from "./storage/keeper.ts";
 import { type DataFolderLock, lockDataFolder } from "./store/lockDataFolder.ts";
 import { openStore, type Store } from "./store/openStore.ts";
 import { OperationJournal } from "./store/operations.ts";
@@ -92,6 +93,7 @@ async function startWith(options: ReadyOptions, address: ListenAddress, lock: Da
       close: once((how) => stop(options, store, lock, ready, url, how?.stopMachines ?? false)),
     };
   } catch (error) {
+    await parts?.keeper.close();
     await parts?.app.close();
     await parts?.closeLocal();
     await store.destroy();
@@ -106,6 +108,7 @@ interface Parts {
   catalog: PoolCatalog;
   creator: PoolCreator;
   machines: Machines;
+  keeper: StorageKeeper;
   inFlight: InFlight;
   upgrades: Upgrades;
   setHosts(hosts: AllowedHosts): void;
@@ -186,6 +189,7 @@ async function assemble(options: ReadyOptions, store: Store): Promise<Parts> {
     catalog,
     creator,
     machines,
+    keeper: new StorageKeeper({ ...machines.context, storage: worker.storage }),
     inFlight,
     upgrades,
     setHosts,
@@ -216,6 +220,7 @@ async function stop(
   try {
     await parts.creator.abortAll();
     await parts.machines.close({ stop: stopMachines });
+    await parts.keeper.close();
     await options.worker.close();
     await parts.catalog.recordStop();
     await parts.discovery.withdraw(url);

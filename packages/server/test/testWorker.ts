@@ -27,6 +27,7 @@ export class TestWorker implements Worker {
   readonly machines = new TestMachines();
   readonly images = testImages;
   readonly networks = testNetworks;
+  readonly storage = { parts: async () => [], remove: async () => false };
 
   readonly archives = {
     has: async (owner: string, sha256: string) => this.stored.has(`${owner} ${sha256}`),

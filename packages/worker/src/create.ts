@@ -16,6 +16,8 @@ import { createNetworks } from "./network/networks.ts";
 import type { WorkerOptions } from "./options.ts";
 import { defaultLimits } from "./pools/limits.ts";
 import { makePoolRegistry } from "./pools/registry.ts";
+import { openStorage } from "./storage/storage.ts";
+import { Uses } from "./storage/uses.ts";
 import type { Worker } from "./worker.ts";
 
 /**
@@ -41,7 +43,9 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
   const archives = await openArchiveStore(join(dataDir, "archives"), limits.archives);
   const layers = await openLayerStore(join(dataDir, "layers"));
   const privateHosts = options.privateHosts ?? [];
-  const pools = makePoolRegistry({ archives, layers, drivers, limits, privateHosts, agentPath, runFolder });
+  const uses = new Uses();
+  const kept = { uses, dataDir };
+  const pools = makePoolRegistry({ archives, layers, drivers, limits, privateHosts, agentPath, runFolder, kept });
   const machineDrivers = new Map(MACHINE_DRIVERS.map((name) => [name, createMachineDriver(name, driverOptions)]));
   const networks = createNetworks({
     ...{ dataDir, allowed: options.machinesMayReach ?? [] },
@@ -58,6 +62,7 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
     machines,
     images,
     networks,
+    storage: openStorage(dataDir, uses),
     capabilities: () => describeCapabilities(dataDir, agentPath, limits, drivers, machines, networks),
     close: async () => {
       await images.close();

@@ -15,6 +15,7 @@ export type {
   StreamSink,
   StreamSummary,
 } from "./pools/stream/contract.ts";
+export type * from "./storage/contract.ts";
 export type {
   ArchiveStore,
   BatchEncoding,

@@ -15,6 +15,7 @@ import type { ImageStore } from "./images/contract.ts";
 import type { MachineHost } from "./machines/contract.ts";
 import type { Networks } from "./network/contract.ts";
 import type { StreamConnection, StreamOptions, StreamSink } from "./pools/stream/contract.ts";
+import type { Storage } from "./storage/contract.ts";
 
 /** What one host can run. The server talks to this interface only. */
 export interface Worker {
@@ -23,6 +24,7 @@ export interface Worker {
   readonly machines: MachineHost;
   readonly images: ImageStore;
   readonly networks: Networks;
+  readonly storage: Storage;
   /** What this host can do, driver by driver, with the reason where it cannot; what `sandpool doctor` prints. */
   capabilities(): Promise<Capabilities>;
   /** Closes every pool: nothing of one is left, no process, mount, cgroup or file. Lets go of machines, which run on. */

@@ -21,32 +21,44 @@ export interface Forwarding {
  * Resolves when the reply has ended or its client is gone.
  * @throws `port_refused` where the program answers with no HTTP; the reply has not begun then
  */
-export function forward(request: IncomingMessage, response: ServerResponse, forwarding: Forwarding): Promise<void> {
+export async function forward(
+  request: IncomingMessage,
+  response: ServerResponse,
+  forwarding: Forwarding,
+): Promise<void> {
   const outgoing = openRequest(request, forwarding, bodyHeaders(request));
+  try {
+    await exchange(request, response, outgoing, forwarding);
+  } finally {
+    outgoing.destroy();
+    forwarding.connection.destroy();
+  }
+}
+
+function exchange(
+  request: IncomingMessage,
+  response: ServerResponse,
+  outgoing: ClientRequest,
+  forwarding: Forwarding,
+): Promise<void> {
   return new Promise((resolve, reject) => {
-    const finish = (): void => {
-      outgoing.destroy();
-      resolve();
+    const failed = (cause: unknown): void => {
+      if (response.headersSent || response.destroyed) response.destroy();
+      else reject(notHttp(forwarding.address, cause));
     };
-    response.once("close", finish);
+    response.once("close", resolve);
     outgoing.on("continue", () => response.writeContinue());
     outgoing.on("information", (information) => relayInformation(response, information));
     outgoing.once("response", (reply) => {
       try {
         relay(reply, response, request, forwarding);
       } catch (cause) {
-        reject(notHttp(forwarding.address, cause));
+        failed(cause);
       }
     });
     // Asked for no upgrade, a program has none to give.
-    outgoing.once("upgrade", (reply, socket) => {
-      socket.destroy();
-      reject(notHttp(forwarding.address, new Error(`it answered ${reply.statusCode} to a request without an upgrade`)));
-    });
-    outgoing.on("error", (cause) => {
-      if (response.headersSent || response.destroyed) response.destroy();
-      else reject(notHttp(forwarding.address, cause));
-    });
+    outgoing.once("upgrade", (reply) => failed(new Error(`${reply.statusCode} to a request without an upgrade`)));
+    outgoing.on("error", failed);
     sendBody(request, outgoing);
   });
 }
@@ -54,7 +66,7 @@ export function forward(request: IncomingMessage, response: ServerResponse, forw
 /** Begins the request to the program; `framing` is what it says of its body. */
 export function openRequest(request: IncomingMessage, forwarding: Forwarding, framing: string[]): ClientRequest {
   const { address, admitted, scheme, connection, maxHeaderBytes } = forwarding;
-  const outgoing = httpRequest({
+  return httpRequest({
     createConnection: () => connection,
     method: request.method ?? "GET",
     path: admitted.target,
@@ -64,8 +76,6 @@ export function openRequest(request: IncomingMessage, forwarding: Forwarding, fr
     maxHeaderSize: maxHeaderBytes,
     insecureHTTPParser: false,
   });
-  outgoing.once("close", () => connection.destroy());
-  return outgoing;
 }
 
 function bodyHeaders({ headers }: IncomingMessage): string[] {

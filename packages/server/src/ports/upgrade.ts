@@ -10,7 +10,7 @@ import { responseHeaders } from "./headers.ts";
  *
  * Resolves when it is over. @throws `port_refused` where the program answers with no HTTP; nothing was answered then
  */
-export function forwardUpgrade(
+export async function forwardUpgrade(
   request: IncomingMessage,
   socket: Duplex,
   head: Buffer,
@@ -18,32 +18,32 @@ export function forwardUpgrade(
 ): Promise<void> {
   const protocol = request.headers.upgrade ?? "";
   const outgoing = openRequest(request, forwarding, ["Connection", "Upgrade", "Upgrade", protocol]);
-  const origin = `${forwarding.scheme}://${request.headers.host}`;
-  return new Promise((resolve, reject) => {
-    const finish = (): void => {
-      outgoing.destroy();
-      resolve();
-    };
-    let isAnswered = false;
-    socket.once("close", finish);
-    outgoing.on("error", (cause) => (isAnswered ? socket.destroy() : reject(notHttp(forwarding.address, cause))));
-    outgoing.once("upgrade", (reply, connection, first) => {
-      isAnswered = true;
-      const headers = responseHeaders(reply, forwarding.address, { origin });
-      socket.write(
-        headText(reply, [...headers, "Connection", "Upgrade", "Upgrade", reply.headers.upgrade ?? protocol]),
-      );
-      socket.write(first);
-      connection.write(head);
-      join(socket, connection);
+  const headersOf = (reply: IncomingMessage): string[] => {
+    return responseHeaders(reply, forwarding.address, { origin: `${forwarding.scheme}://${request.headers.host}` });
+  };
+  try {
+    await new Promise<void>((resolve, reject) => {
+      let isAnswered = false;
+      socket.once("close", resolve);
+      outgoing.on("error", (cause) => (isAnswered ? socket.destroy() : reject(notHttp(forwarding.address, cause))));
+      outgoing.once("upgrade", (reply, connection, first) => {
+        isAnswered = true;
+        const agreed = ["Connection", "Upgrade", "Upgrade", reply.headers.upgrade ?? protocol];
+        socket.write(headText(reply, [...headersOf(reply), ...agreed]));
+        socket.write(first);
+        connection.write(head);
+        join(socket, connection);
+      });
+      outgoing.once("response", (reply) => {
+        isAnswered = true;
+        answerPlainly(request, socket, reply, headersOf(reply)).then(resolve, reject);
+      });
+      outgoing.end();
     });
-    outgoing.once("response", (reply) => {
-      isAnswered = true;
-      const headers = responseHeaders(reply, forwarding.address, { origin });
-      answerPlainly(request, socket, reply, headers).then(finish, reject);
-    });
-    outgoing.end();
-  });
+  } finally {
+    outgoing.destroy();
+    forwarding.connection.destroy();
+  }
 }
 
 function headText(reply: IncomingMessage, headers: readonly string[]): Buffer {

@@ -20,6 +20,7 @@ import { addMachineRoutes } from "./machines.ts";
 import { addMetaRoutes } from "./meta.ts";
 import { addPoolRoutes } from "./pools.ts";
 import { addStateRoutes } from "./states.ts";
+import { addStorageRoutes } from "./storage.ts";
 import { addStreamRoute } from "./stream.ts";
 
 export interface RouteContext extends RequestContext, EndpointContext {
@@ -48,5 +49,6 @@ export function addRoutes(app: App, context: RouteContext): void {
   addFileRoutes(app, context);
   addPortRoutes(app, context);
   addImageRoutes(app, context);
+  addStorageRoutes(app, context);
   addKeyRoutes(app, context);
 }

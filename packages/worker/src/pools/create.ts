@@ -8,6 +8,8 @@ import { fail } from "../fail.ts";
 import { ensureLayer } from "../layers/ensure.ts";
 import { insideVenv } from "../layers/install.ts";
 import type { Layer, LayerStore } from "../layers/store.ts";
+import { markOf } from "../storage/storage.ts";
+import type { Uses } from "../storage/uses.ts";
 import type { CreateOptions } from "../worker.ts";
 import { checkEntry, checkRequest, type PoolFigures } from "./check.ts";
 import { makeEnviron } from "./environ.ts";
@@ -26,6 +28,8 @@ export interface CreateContext {
   agentPath: string | null;
   /** For workspaces where nothing isolates. */
   runFolder: string;
+  /** Keeps archives and layers that a pool uses from being removed; null: nothing ever removes them. */
+  kept: { uses: Uses; dataDir: string } | null;
 }
 
 /** Makes a pool: checks, dependency layer, sandboxes, environments, first reset. Whatever fails, nothing is left of it. */
@@ -38,24 +42,39 @@ export async function createPool(
   onClosing: (pool: LocalPool) => void,
 ): Promise<LocalPool> {
   const startedMs = performance.now();
+  const uses = new AbortController();
   try {
     const figures = checkRequest(request, context.limits);
     const { driver, probe } = await findDriver(context, request.isolation);
+    hold(context, "archives", request.archive, uses.signal);
     const tree = await context.archives.tree(owner, request.archive);
     await checkEntry(tree, request.entry);
     const layerStartedMs = performance.now();
     const layer = await findLayer(context, driver, tree, request, options);
     const layerMs = performance.now() - layerStartedMs;
+    if (layer !== null) hold(context, "layers", layer.key, uses.signal);
     options.signal.throwIfAborted();
     const plan = makePlan({ context, owner, request, rawBody, figures, driver, probe, tree, layer });
     const { core, report } = await startPool(plan, request.seed ?? randomInt(2 ** 31), options);
     const totalMs = performance.now() - startedMs;
     const described = { ...report, layerMs, totalMs, warnings: [...figures.warnings, ...probe.warnings] };
-    return new LocalPool(core, described, onClosing);
+    return new LocalPool(core, described, (pool) => {
+      onClosing(pool);
+      // `close`, which called this, gives every caller the same promise.
+      queueMicrotask(() => void pool.close().finally(() => uses.abort()));
+    });
   } catch (error) {
+    uses.abort();
     if (options.signal.aborted) throw aborted(options.signal.reason);
     throw error instanceof DriverError ? fromDriverError(error) : error;
   }
+}
+
+/** Keeps it until the pool is closed or has failed. */
+function hold({ kept }: CreateContext, kind: "archives" | "layers", id: string, until: AbortSignal): void {
+  if (kept === null) return;
+  const release = kept.uses.hold(kind, id, markOf(kept.dataDir, kind, id));
+  until.addEventListener("abort", release, { once: true });
 }
 
 async function findDriver(context: CreateContext, name: string): Promise<{ driver: Driver; probe: DriverProbe }> {
