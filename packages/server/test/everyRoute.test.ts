@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { makeExecId } from "@sandpool/protocol";
 import { describe, expect, test } from "vitest";
 import { startTestServer, type TestServer } from "./startTestServer.ts";
 
@@ -29,6 +30,7 @@ async function setUp(): Promise<Setup> {
     body: ARCHIVE,
     headers: { "content-type": "application/zstd" },
   });
+  const machine = String((await server.post("/v1/machines", { name: "box" })).json.id);
   const keyId = String((await server.post("/v1/keys", { name: "second" })).json.id);
   const otherKey = String((await server.post("/v1/keys", { name: "other", owner: "other" })).json.key);
   const document = (await server.send({ path: "/openapi.json" })).json as {
@@ -38,7 +40,13 @@ async function setUp(): Promise<Setup> {
     Object.entries(methods).map(([method, { requestBody }]) => ({
       method: method.toUpperCase(),
       template,
-      path: template.replace("{sha256}", SHA256).replace("{id}", template.startsWith("/v1/keys") ? keyId : poolId),
+      path: template
+        .replace("{sha256}", SHA256)
+        .replace("{id}", template.startsWith("/v1/keys") ? keyId : poolId)
+        .replace("{machine}", machine)
+        .replace("{exec}", makeExecId())
+        .replace("{port}", "8000")
+        .replace("{image}", "host"),
       hasBody: requestBody !== undefined || method === "put",
     })),
   );
@@ -50,6 +58,15 @@ async function broken(routes: readonly Route[], keepsRule: (route: Route) => Pro
   const faults: string[] = [];
   for (const route of routes) if (!(await keepsRule(route))) faults.push(`${route.method} ${route.template}`);
   return faults;
+}
+
+function isFile({ template }: Route): boolean {
+  return template.startsWith("/v1/machines/{machine}/files");
+}
+
+function bodyFor({ method, template }: Route, body: string | undefined): string | undefined {
+  if (method === "PATCH") return "{}";
+  return method === "POST" || template.endsWith("/states") ? body : undefined;
 }
 
 function bodyOf(route: Route): { body?: string } {
@@ -81,6 +98,24 @@ describe("on every route", () => {
       "GET /v1/pools/{id}/stream",
       "GET /v1/pools/{id}/logs",
       "POST /v1/pools/{id}/lease",
+      "POST /v1/machines",
+      "GET /v1/machines",
+      "GET /v1/machines/{machine}",
+      "PATCH /v1/machines/{machine}",
+      "DELETE /v1/machines/{machine}",
+      "POST /v1/machines/{machine}/stop",
+      "POST /v1/machines/{machine}/start",
+      "POST /v1/machines/{machine}/lease",
+      "GET /v1/machines/{machine}/logs",
+      "POST /v1/machines/{machine}/exec",
+      "GET /v1/machines/{machine}/exec",
+      "GET /v1/machines/{machine}/exec/{exec}",
+      "GET /v1/machines/{machine}/files",
+      "PUT /v1/machines/{machine}/files",
+      "GET /v1/machines/{machine}/ports",
+      "GET /v1/images",
+      "GET /v1/storage",
+      "POST /v1/storage/gc",
       "GET /v1/keys",
       "POST /v1/keys",
       "DELETE /v1/keys/{id}",
@@ -114,22 +149,33 @@ describe("on every route", () => {
       fork: '{"seq":1,"pairs":[]}',
       restore: '{"seq":1,"pairs":[]}',
       lease: "{}",
+      stop: "{}",
+      start: "{}",
+      link: "{}",
+      exec: '{"command":"true"}',
+      signal: '{"signal":"TERM"}',
+      make: '{"path":"/x"}',
+      remove: '{"path":"/x"}',
+      move: '{"from":"/x","to":"/y"}',
     };
-    const owned = routes.filter((route) => route.template.includes("{") && route.method !== "PUT");
+    // Images belong to the host.
+    const owned = routes.filter(
+      (route) => route.template.includes("{") && route.method !== "PUT" && !route.template.startsWith("/v1/images"),
+    );
     expect(owned.length).toBeGreaterThan(8);
     const faults = await broken(owned, async (route) => {
       const name = route.template.split("/").at(-1) ?? "";
       const states: Record<string, string> = { POST: '{"seq":1}', DELETE: '{"states":null}' };
-      const body = name === "states" ? states[route.method] : valid[name];
-      const query = route.template.endsWith("/logs") ? "?row=0" : "";
+      const body = bodyFor(route, name === "states" ? states[route.method] : valid[name]);
+      const query = route.template.endsWith("/pools/{id}/logs") ? "?row=0" : isFile(route) ? "?path=/x" : "";
       const reply = await server.send({ ...route, path: route.path + query, key: otherKey, ...(body ? { body } : {}) });
       return reply.status === 404;
     });
     expect(faults).toEqual([]);
-    for (const path of ["/v1/pools", "/v1/keys"]) {
+    for (const path of ["/v1/pools", "/v1/keys", "/v1/machines"]) {
       const reply = await server.send({ path, key: otherKey });
       expect(JSON.stringify(reply.json)).not.toContain('"local"');
-      expect(reply.json.pools ?? []).toEqual([]);
+      expect(reply.json.pools ?? reply.json.machines ?? []).toEqual([]);
     }
   });
 
@@ -194,7 +240,9 @@ describe("on every route", () => {
 
   test("an odd content type or encoding answers 415, however close it comes", async () => {
     const { server, routes } = await setUp();
-    const withBody = routes.filter((route) => route.method === "POST" || route.method === "PUT");
+    // A file, a tree or an image is whatever bytes come.
+    const raw = (route: Route) => route.method === "PUT" && (isFile(route) || route.template === "/v1/images");
+    const withBody = routes.filter((route) => ["POST", "PUT"].includes(route.method) && !raw(route));
     const odd = [
       "text/plain",
       "application/json\t; charset=utf-8",
@@ -233,9 +281,9 @@ describe("on every route", () => {
       "{'a':1}",
     ]) {
       const faults = await broken(json, async (route) => (await server.send({ ...route, body })).status === 400);
-      expect(faults.filter((route) => !(route.endsWith("/lease") && (body === "[1]" || body === '"text"')))).toEqual(
-        [],
-      );
+      expect(
+        faults.filter((route) => !(/\/(lease|stop|start)$/.test(route) && (body === "[1]" || body === '"text"'))),
+      ).toEqual([]);
     }
   });
 
