@@ -3,7 +3,7 @@ import { createHmac, timingSafeEqual } from "node:crypto";
 /** Name of the query member and of the cookie that carry a link's token. */
 export const LINK_NAME = "sandpool_link";
 
-const TOKEN = /^([0-9]{1,12})\.([A-Za-z0-9_-]{43})$/;
+const TOKEN = /^([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{43})$/;
 
 /** What a link is for. */
 export interface LinkSubject {
