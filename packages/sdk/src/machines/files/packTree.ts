@@ -32,14 +32,16 @@ async function packFolder(tar: Pack, root: string, folder: string): Promise<void
   }
 }
 
-function write(tar: Pack, header: Entry): Promise<void> {
+function write(tar: Pack, header: Entry, content?: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    tar.entry(header, (error) => (error ? reject(error) : resolve()));
+    const done = (error?: Error | null): void => (error ? reject(error) : resolve());
+    if (content === undefined) tar.entry(header, done);
+    else tar.entry(header, content, done);
   });
 }
 
 async function writeFile(tar: Pack, header: Entry & { size: number }, source: string): Promise<void> {
-  if (header.size === 0) return write(tar, header);
+  if (header.size === 0) return write(tar, header, "");
   // One that grows meanwhile is sent to the size it had; one that shrinks fails the whole, for tar has no way to say it.
   await pipeline(
     createReadStream(source, { end: header.size - 1 }),

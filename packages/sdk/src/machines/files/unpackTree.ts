@@ -2,10 +2,10 @@ import { randomUUID } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { chmod, link, lstat, mkdir, rename, rm, symlink, utimes } from "node:fs/promises";
 import { join } from "node:path";
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { extract, type Header } from "tar-stream";
-import { SandpoolError } from "../../errors.ts";
+import { ConnectionError, SandpoolError } from "../../errors.ts";
 import { escapeControl } from "../../escape.ts";
 
 /** What came of a folder; `skipped` were links that lead out of it, and what is neither file, folder nor link. */
@@ -23,17 +23,21 @@ export async function unpackTree(tar: Readable, folder: string): Promise<Unpacke
   await mkdir(folder, { recursive: true });
   const target = new Target(folder);
   const entries = extract();
+  let broken: Error | null = null;
   const fed = pipeline(tar, entries as unknown as NodeJS.WritableStream);
-  fed.catch(() => undefined);
+  fed.catch((error: Error) => {
+    broken ??= error;
+  });
   try {
     for await (const entry of entries) {
-      await target.place(entry.header, entry as unknown as Readable);
+      await target.place(entry.header, Readable.from(entry));
       entry.resume();
     }
     await fed;
   } catch (error) {
+    const cause = broken;
     tar.destroy();
-    throw error;
+    throw cause === null ? error : incomplete(cause);
   }
   return target.finish();
 }
@@ -150,6 +154,14 @@ function leadsOut(path: string, to: string): boolean {
 function refused(path: string, reason: string): SandpoolError {
   return new SandpoolError("protocol_violation", `The machine sent ${shown(path)}, which is refused: ${reason}.`, {
     hint: "Nothing was written outside the folder. Download single files, or into an empty folder.",
+  });
+}
+
+function incomplete(cause: Error): Error {
+  if (cause instanceof SandpoolError) return cause;
+  return new ConnectionError(`The folder did not come to its end: ${cause.message}.`, {
+    cause,
+    hint: "Files that are here are whole, others are missing: download it again.",
   });
 }
 
