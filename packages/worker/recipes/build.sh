@@ -2,10 +2,11 @@
 # Runs as root of a build sandbox: makes a root file system from Debian packages as /build/image.tar.
 set -eu
 inputs=/sandpool/inputs
+packages=$(cat $inputs/packages)
 # /proc and /sys of the sandbox cannot be mounted again in it; they are bound by the hooks instead.
 exec mmdebstrap --mode=root --format=tar --variant=minbase \
   --skip=chroot/mount/proc,chroot/mount/sys,check/qemu \
-  --include="$(cat $inputs/packages)" \
+  ${packages:+--include="$packages"} \
   --aptopt='APT::Sandbox::User "root"' --aptopt='Acquire::Retries "3"' \
   --aptopt='Acquire::Languages "none"' --aptopt='APT::Install-Recommends "false"' \
   --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \

@@ -17,6 +17,7 @@ import { pullImage } from "./pull.ts";
 import { buildRecipe } from "./recipes/build.ts";
 import { readRecipes, recipeKey, recipesFolder } from "./recipes/recipe.ts";
 import { nameOf, parseReference } from "./reference.ts";
+import { settleLeft } from "./settle.ts";
 import { SharedWork, Turns } from "./shared.ts";
 
 export interface ImageStoreOptions {
@@ -57,6 +58,7 @@ export async function openImageStore(options: ImageStoreOptions): Promise<LocalI
     await mkdir(path, { recursive: true, mode });
     await chmod(path, mode);
   }
+  await settleLeft(folder);
   return new DiskImageStore(folder, options);
 }
 

@@ -35,14 +35,16 @@ export function ownerOf({ header }: Entry): Owner {
   };
 }
 
+/** An image has tens of thousands of files: no call is made for what is so already. Fails with EEXIST where something stands. */
 export async function writeFile(path: string, entry: Entry): Promise<void> {
   const { uid, gid, mtimeSeconds } = ownerOf(entry);
+  const mode = modeOf(entry) & 0o777;
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-  const file = await open(path, flags, 0o600);
+  const file = await open(path, flags, mode);
   try {
-    for await (const chunk of entry) await file.write(chunk as Buffer);
-    await file.chown(uid, gid);
-    await file.chmod(modeOf(entry) & 0o777);
+    if (entry.header.size !== 0) for await (const chunk of entry) await file.write(chunk as Buffer);
+    if (uid !== 0 || gid !== 0) await file.chown(uid, gid);
+    if ((mode & process.umask()) !== 0) await file.chmod(mode);
     await file.utimes(mtimeSeconds, mtimeSeconds);
   } finally {
     await file.close();

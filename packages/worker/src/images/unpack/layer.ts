@@ -112,9 +112,12 @@ async function makeEntry(entry: Entry, tree: Tree, place: string, limits: ImageL
   if (type === "link") return await makeHardLink(tree, place, entry, limits);
   if (type !== "file" && type !== "contiguous-file" && type !== "symlink")
     throw refusedEntry(`it is of type ${JSON.stringify(type ?? "unknown")}`, name);
-  await tree.remove(place);
-  if (type === "symlink") await makeLink(tree.onDisk(place), entry);
-  else await writeFile(tree.onDisk(place), entry);
+  const make = type === "symlink" ? makeLink : writeFile;
+  await make(tree.onDisk(place), entry).catch(async (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EEXIST") throw error;
+    await tree.remove(place);
+    await make(tree.onDisk(place), entry);
+  });
 }
 
 function isCovered(path: string): boolean {
