@@ -126,7 +126,7 @@ export interface ExecStart {
   /** Whether `writeExecInput` will come. */
   stdin: boolean;
   timeoutMs: number | null;
-  /** Kept per stream, head and tail; null: the agent's own measure. */
+  /** Kept per stream, head and tail, at most 31 MiB; null: the agent's own measure. */
   keepBytes: number | null;
   /** Streams from the first byte on. */
   attach: boolean;

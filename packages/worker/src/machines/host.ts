@@ -7,7 +7,7 @@ import { fail } from "../fail.ts";
 import type { LiveMachine, MachineCreateOptions, MachineHost, MachinePlan } from "./contract.ts";
 import { causeOf, checkImage, createMachine } from "./create.ts";
 import { saveDisk } from "./disk.ts";
-import { writeNameFiles } from "./inside.ts";
+import { renewNameServer, writeNameFiles } from "./inside.ts";
 import { makeLiveMachine } from "./live.ts";
 import { findMemoryGroup } from "./memory.ts";
 import type { MachineHostOptions } from "./options.ts";
@@ -36,6 +36,7 @@ class Host implements MachineHost {
   readonly #warn: (message: string) => void;
   readonly #running = new Map<string, Running>();
   readonly #making = new Map<string, Making>();
+  readonly #adopting = new Map<string, Promise<LiveMachine | MachineExit | null>>();
   /** Removals, and what is taken away after an end: nothing of that id begins before. */
   readonly #leaving = new Map<string, Promise<unknown>>();
   #isClosed = false;
@@ -65,6 +66,15 @@ class Host implements MachineHost {
   async adopt(plan: MachinePlan): Promise<LiveMachine | MachineExit | null> {
     const known = this.#running.get(plan.id);
     if (known !== undefined) return known.live;
+    // Two connections would end each other.
+    const adopting = this.#adopting.get(plan.id);
+    if (adopting !== undefined) return await adopting;
+    const adopted = this.#adopt(plan).finally(() => this.#adopting.delete(plan.id));
+    this.#adopting.set(plan.id, adopted);
+    return await adopted;
+  }
+
+  async #adopt(plan: MachinePlan): Promise<LiveMachine | MachineExit | null> {
     await this.#leaving.get(plan.id);
     const driver = this.#driver(plan);
     try {
@@ -126,7 +136,8 @@ class Host implements MachineHost {
   async #finish(plan: MachinePlan, { signal, disk = null }: MachineCreateOptions): Promise<void> {
     const { session } = this.#running.get(plan.id) as Running;
     const { resolvConf } = this.#options.networks.inside(plan.network);
-    await writeNameFiles(session, plan.name, resolvConf, disk === null);
+    const files = { hostname: plan.name, resolvConf };
+    await (disk === null ? writeNameFiles(session, files) : renewNameServer(session, files));
     signal.throwIfAborted();
   }
 

@@ -16,7 +16,7 @@ import type {
   ShimConnection,
 } from "../machine.ts";
 import { checkMachineId, checkMachineSpec, isMachineId } from "./check.ts";
-import { connectShim, endedEarly, isExit, refuseExit, type ShimTalk, waitUntilRunning } from "./connect.ts";
+import { connectShim, endedEarly, isExit, readExit, refuseExit, type ShimTalk, waitUntilRunning } from "./connect.ts";
 import { keepTar, unpackTar } from "./disk.ts";
 import { type MachineFolders, machineFolders } from "./folders.ts";
 import { ensureHostImage, ensureMountPoints } from "./host-image.ts";
@@ -110,7 +110,14 @@ export class OciMachineDriver implements MachineDriver {
     if (isExit(connected)) return connected;
     if (connected.status.exit !== null) return connected.status.exit;
     if (connected.status.state === "waiting") return await endWaiting(connected.talk);
-    return await this.#greet(id, connected.talk, connected.status, NEVER);
+    try {
+      return await this.#greet(id, connected.talk, connected.status, NEVER);
+    } catch (error) {
+      // It ended just now.
+      const exit = await readExit(folders);
+      if (exit === null) throw error;
+      return exit;
+    }
   }
 
   async findNetwork(id: string): Promise<MachineNetwork | null> {

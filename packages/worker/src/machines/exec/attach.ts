@@ -2,8 +2,9 @@ import type { SandpoolError } from "@sandpool/protocol";
 import { fail } from "../../fail.ts";
 import type { ExecAttachment } from "../contract.ts";
 import { readableOf } from "../session/inlet.ts";
+import { type Said, said } from "../session/reply.ts";
 import type { MachineSession } from "../session/session.ts";
-import { listExecs } from "./list.ts";
+import { listExecs, readState } from "./list.ts";
 
 /**
  * An exec's outputs: what was kept first (`start`), then what comes; or only what comes (`now`).
@@ -19,10 +20,10 @@ export async function attachExec(session: MachineSession, id: string, from: "sta
     try {
       const request = { op: "exec.attach", id, stdout: stdout.id, stderr: stderr?.id ?? null, from };
       const { head } = await channel.ask(request, { isPaused: () => session.pauses > 0 });
-      const kept = head.kept as Partial<Record<"stdout" | "stderr", { dropped: number }>>;
+      const kept = said.object(head.kept, "kept");
       return {
-        state: { ...state, state: head.state as ExecAttachment["state"]["state"] },
-        dropped: { stdout: kept.stdout?.dropped ?? 0, stderr: kept.stderr?.dropped ?? 0 },
+        state: { ...state, state: readState(head.state, "state") },
+        dropped: { stdout: readDropped(kept, "stdout"), stderr: tty ? 0 : readDropped(kept, "stderr") },
         stdout: readableOf(stdout),
         stderr: stderr && readableOf(stderr),
       };
@@ -31,6 +32,10 @@ export async function attachExec(session: MachineSession, id: string, from: "sta
       throw error;
     }
   });
+}
+
+function readDropped(kept: Said, name: "stdout" | "stderr"): number {
+  return said.integer(said.object(kept[name], `kept.${name}`).dropped, `kept.${name}.dropped`);
 }
 
 function notFound(id: string): SandpoolError {

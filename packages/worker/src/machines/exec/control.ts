@@ -1,5 +1,6 @@
 import type { Readable } from "node:stream";
 import { feed } from "../session/feed.ts";
+import { said } from "../session/reply.ts";
 import type { MachineSession } from "../session/session.ts";
 
 /** Feeds standard input in order, and closes it at the source's end. A program that reads no more ends it early. */
@@ -9,7 +10,7 @@ export async function writeExecInput(
   source: Readable,
 ): Promise<{ bytes: number }> {
   const { head } = await feed(session, { op: "exec.input", id }, source);
-  return { bytes: head.bytes as number };
+  return { bytes: said.integer(head.bytes, "bytes") };
 }
 
 export async function signalExec(
@@ -20,7 +21,7 @@ export async function signalExec(
 ): Promise<{ signalled: number }> {
   // KILL to a tree answers when nothing is left.
   const { head } = await session.askOnce({ op: "exec.signal", id, signal, tree });
-  return { signalled: head.signalled as number };
+  return { signalled: said.integer(head.signalled, "signalled") };
 }
 
 export async function resizeExec(session: MachineSession, id: string, rows: number, columns: number): Promise<void> {

@@ -26,7 +26,10 @@ export class KernelKills {
 
   /** Somebody of ours kills it. */
   excuse(id: string): void {
-    if (this.#group !== null) this.#remember(id, false);
+    if (this.#group === null) return;
+    const known = this.#known.get(id) ?? this.#first;
+    // The kernel may have been there before.
+    if (typeof known === "number" && this.#count() === known) this.#remember(id, false);
   }
 
   /** The outcome, with what the kernel did. */

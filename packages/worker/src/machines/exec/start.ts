@@ -2,7 +2,11 @@ import type { SandpoolError } from "@sandpool/protocol";
 import type { ExecStart, StartedExec } from "../contract.ts";
 import type { MachineChannel } from "../session/channel.ts";
 import { type Inlet, readableOf } from "../session/inlet.ts";
+import { said } from "../session/reply.ts";
 import type { MachineSession } from "../session/session.ts";
+
+/** Both outputs together have to fit in one reply. */
+const MOST_KEPT_BYTES = 31 * 2 ** 20;
 
 /**
  * Starts a program. Its id makes it safe to ask again: over a connection that broke, and by a caller who does not know whether it began.
@@ -16,8 +20,9 @@ export async function startExec(
 ): Promise<StartedExec> {
   return await session.again("exec.start", async (channel) => {
     const { reply, ...streams } = await begin(channel, session, start, offered);
-    const { pid, started_at: startedAt, repeated } = reply as { pid: number; started_at: number; repeated?: boolean };
-    return { id: start.id, pid, startedAt, repeated: repeated === true, ...streams };
+    const pid = said.integer(reply.pid, "pid");
+    const startedAt = said.integer(reply.started_at, "started_at");
+    return { id: start.id, pid, startedAt, repeated: reply.repeated === true, ...streams };
   });
 }
 
@@ -33,7 +38,11 @@ async function begin(
   const stderr = start.attach && start.tty === null ? channel.openInlet() : null;
   const head = {
     ...{ op: "exec.start", id: start.id, argv: start.argv, cwd: start.cwd, user: start.user, tty: start.tty },
-    ...{ stdin: start.stdin, timeout_ms: start.timeoutMs, keep_bytes: start.keepBytes },
+    ...{
+      stdin: start.stdin,
+      timeout_ms: start.timeoutMs,
+      keep_bytes: start.keepBytes && Math.min(start.keepBytes, MOST_KEPT_BYTES),
+    },
     ...{ environ: start.environ === null ? null : { ...offered, ...start.environ } },
     ...{ stdout: stdout?.id ?? null, stderr: stderr?.id ?? null },
   };

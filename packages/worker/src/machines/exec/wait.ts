@@ -1,5 +1,6 @@
 import type { AgentReply } from "../../agent/channel.ts";
 import type { ExecOutcome, KeptOutput } from "../contract.ts";
+import { said } from "../session/reply.ts";
 import type { MachineSession } from "../session/session.ts";
 import type { KernelKills } from "./kernel-kills.ts";
 
@@ -55,20 +56,31 @@ interface Counts {
 }
 
 function readOutcome({ head, body }: AgentReply, collect: boolean): ExecOutcome {
-  const stdout = head.stdout as Counts;
-  const stderr = (head.stderr as Counts | null) ?? { bytes: 0, dropped: 0, length: 0 };
+  const stdout = readCounts(head.stdout, "stdout");
+  const stderr = said.orNull(head.stderr, "stderr", readCounts) ?? { bytes: 0, dropped: 0, length: 0 };
   const end = stdout.length + stderr.length;
   return {
-    id: String(head.id),
-    exitCode: (head.exit_code as number | null) ?? null,
-    signal: (head.signal as string | null) ?? null,
+    id: said.text(head.id, "id"),
+    exitCode: said.orNull(head.exit_code, "exit_code", said.integer),
+    signal: said.orNull(head.signal, "signal", said.text),
     timedOut: head.timed_out === true,
     oomKilled: head.oom_killed === true,
-    durationMs: Number(head.duration_ms ?? 0),
+    durationMs: said.orNull(head.duration_ms, "duration_ms", said.integer) ?? 0,
     stdout: readKept(stdout, collect ? body.subarray(0, stdout.length) : null),
     stderr: readKept(stderr, collect ? body.subarray(stdout.length, end) : null),
-    left: head.left as { pid: number; command: string }[],
+    left: said.list(head.left, "left", readLeft),
   };
+}
+
+function readCounts(value: unknown, name: string): Counts {
+  const counts = said.object(value, name);
+  const integer = (member: string): number => said.integer(counts[member], `${name}.${member}`);
+  return { bytes: integer("bytes"), dropped: integer("dropped"), length: integer("length") };
+}
+
+function readLeft(value: unknown, name: string): ExecOutcome["left"][number] {
+  const { pid, command } = said.object(value, name);
+  return { pid: said.integer(pid, `${name}.pid`), command: said.text(command, `${name}.command`) };
 }
 
 /** Head and tail are equally long as soon as anything was dropped between them; none is there of an exec whose output was let go. */

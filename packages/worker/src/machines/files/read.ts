@@ -2,7 +2,9 @@ import type { Readable } from "node:stream";
 import type { FileEntry, ListFilesOptions, ReadFileOptions } from "../contract.ts";
 import { fetchStream } from "../session/fetch.ts";
 import { readableOf } from "../session/inlet.ts";
+import { said } from "../session/reply.ts";
 import type { MachineSession } from "../session/session.ts";
+import { readEntry } from "./entry.ts";
 
 export async function readFile(
   session: MachineSession,
@@ -10,7 +12,12 @@ export async function readFile(
   { offset = 0, length = null, user = null }: ReadFileOptions,
 ): Promise<{ stat: FileEntry; content: Readable }> {
   const { reply, content } = await fetchStream(session, { op: "file.read", path, offset, length, user });
-  return { stat: toEntry(reply.head.stat), content };
+  try {
+    return { stat: readEntry(reply.head.stat, "stat"), content };
+  } catch (error) {
+    content.destroy();
+    throw error;
+  }
 }
 
 export async function statFile(
@@ -19,7 +26,7 @@ export async function statFile(
   { follow = true, user = null }: { follow?: boolean; user?: string | null },
 ): Promise<FileEntry> {
   const { head } = await session.ask({ op: "file.stat", path, follow, user });
-  return toEntry(head.entry);
+  return readEntry(head.entry, "entry");
 }
 
 export async function listFiles(
@@ -28,7 +35,7 @@ export async function listFiles(
   { depth = 1, after = null, user = null }: ListFilesOptions,
 ): Promise<{ entries: FileEntry[]; more: boolean }> {
   const { head } = await session.ask({ op: "file.list", path, depth, after, user });
-  return { entries: (head.entries as unknown[]).map(toEntry), more: head.more === true };
+  return { entries: said.list(head.entries, "entries", readEntry), more: head.more === true };
 }
 
 /** JSON lines of changes; destroying the stream ends the watch. */
@@ -62,12 +69,4 @@ export async function readTree(
     if (inlet.ended !== null && inlet.ended !== "whole") await asked;
     return readableOf(inlet);
   });
-}
-
-const KINDS: Readonly<Record<string, FileEntry["kind"]>> = { file: "file", directory: "folder", symlink: "link" };
-
-/** The agent's words are the kernel's; ours tell apart what a client treats in different ways. */
-function toEntry(told: unknown): FileEntry {
-  const entry = told as FileEntry;
-  return { ...entry, kind: KINDS[entry.kind] ?? "other" };
 }

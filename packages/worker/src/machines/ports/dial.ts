@@ -2,6 +2,7 @@ import { Duplex } from "node:stream";
 import type { SandpoolError } from "@sandpool/protocol";
 import { type Inlet, pullFrom } from "../session/inlet.ts";
 import type { Outlet } from "../session/outlet.ts";
+import { said } from "../session/reply.ts";
 import type { MachineSession } from "../session/session.ts";
 
 /**
@@ -26,14 +27,14 @@ export async function dialPort(session: MachineSession, port: number): Promise<D
 
 function connectionOf(inlet: Inlet, outlet: Outlet): Duplex {
   const pull = pullFrom(inlet);
-  return new Duplex({
+  const connection = new Duplex({
     readableHighWaterMark: 1,
     read() {
       pull(this);
     },
     write(chunk: Buffer, _encoding, callback) {
       // Where the program reads no more, what it still says is worth having: only the writing is over.
-      outlet.write(chunk).then(() => callback(), callback);
+      outlet.write(chunk).then(() => callback(outlet.failure), callback);
     },
     final(callback) {
       outlet.end();
@@ -45,10 +46,16 @@ function connectionOf(inlet: Inlet, outlet: Outlet): Duplex {
       callback(error);
     },
   });
+  // Whoever has it may not listen yet when it breaks.
+  connection.on("error", () => undefined);
+  return connection;
 }
 
 /** Listening TCP ports, with the process where it can be known. */
 export async function listPorts(session: MachineSession): Promise<{ port: number; pid: number | null }[]> {
   const { head } = await session.ask({ op: "port.list" });
-  return (head.ports as { port: number; pid?: number | null }[]).map(({ port, pid }) => ({ port, pid: pid ?? null }));
+  return said.list(head.ports, "ports", (item, name) => {
+    const { port, pid } = said.object(item, name);
+    return { port: said.integer(port, `${name}.port`), pid: said.orNull(pid, `${name}.pid`, said.integer) };
+  });
 }

@@ -1,17 +1,21 @@
 import { randomInt } from "node:crypto";
 import type { Socket } from "node:net";
 import { encodeFrame, FRAME_KINDS, type Frame, FrameReader, type SandpoolError } from "@sandpool/protocol";
-import { type AgentReply, askTimeoutMs } from "../../agent/channel.ts";
+import type { AgentReply } from "../../agent/channel.ts";
 import { agentFailure, ConnectionLost, tooLate } from "./errors.ts";
 import { Inlet } from "./inlet.ts";
 import { Outlet } from "./outlet.ts";
 
 export interface AskOptions {
-  /** Null: as long as it takes. Default 30 s. */
+  /** Null: as long as it takes. Default a minute. */
   timeoutMs?: number | null;
   /** While it says so, time does not count: the machine stands still. */
   isPaused?: () => boolean;
 }
+
+const ASK_LIMIT_MS = 60_000;
+/** No reply is larger: what is kept of an exec's two outputs. */
+const BODY_LIMIT_BYTES = 64 * 2 ** 20;
 
 interface Pending {
   resolve: (reply: AgentReply) => void;
@@ -41,7 +45,7 @@ export class MachineChannel {
     this.#id = id;
     this.#socket = socket;
     this.#explain = explain;
-    const reader = new FrameReader((frame) => this.#receive(frame));
+    const reader = new FrameReader((frame) => this.#receive(frame), takeBody);
     this.ended = new Promise((resolve) => {
       const end = (): void => {
         if (this.#isOpen) this.#finish();
@@ -53,7 +57,14 @@ export class MachineChannel {
       if (socket.readableEnded || socket.destroyed) end();
     });
     socket.on("drain", () => this.#release());
-    socket.on("data", (chunk: Buffer) => reader.push(chunk));
+    socket.on("data", (chunk: Buffer) => {
+      try {
+        reader.push(chunk);
+      } catch {
+        // It does not speak the protocol; the next connection begins anew.
+        socket.destroy();
+      }
+    });
   }
 
   /**
@@ -62,7 +73,7 @@ export class MachineChannel {
    */
   ask(head: Readonly<Record<string, unknown>>, options: AskOptions = {}): Promise<AgentReply> {
     const operation = String(head.op);
-    const { timeoutMs = askTimeoutMs, isPaused = () => false } = options;
+    const { timeoutMs = ASK_LIMIT_MS, isPaused = () => false } = options;
     return new Promise((resolve, reject) => {
       if (!this.#isOpen) return reject(new ConnectionLost(operation));
       const sequence = this.#sequence;
@@ -121,7 +132,7 @@ export class MachineChannel {
       end: (s) => this.#write(FRAME_KINDS.data, 0, { s, end: true }),
       fail: (s, message) => this.#write(FRAME_KINDS.data, 0, { s, error: { code: "source_failed", message } }),
     });
-    if (!this.#isOpen) outlet.close();
+    if (!this.#isOpen) outlet.close(this.#explain());
     else this.#outlets.set(outlet.id, outlet);
     outlet.whenClosed(() => this.#outlets.delete(outlet.id));
     return outlet;
@@ -196,10 +207,15 @@ export class MachineChannel {
     const outlets = [...this.#outlets.values()];
     for (const kept of [this.#pending, this.#inlets, this.#outlets]) kept.clear();
     for (const { reject } of waiting) reject(new ConnectionLost());
-    for (const outlet of outlets) outlet.close();
+    for (const outlet of outlets) outlet.close(this.#explain());
     for (const inlet of inlets) inlet.finish(this.#explain());
     this.#release();
   }
+}
+
+function takeBody(bytes: number): Buffer {
+  if (bytes > BODY_LIMIT_BYTES) throw new RangeError(`a frame of a machine has ${bytes} bytes`);
+  return Buffer.allocUnsafe(bytes);
 }
 
 function sane(bytes: unknown): number {

@@ -78,7 +78,7 @@ export class Inlet {
 /** An inlet as a stream of bytes. Destroying it cancels the sender. */
 export function readableOf(inlet: Inlet): Readable {
   const pull = pullFrom(inlet);
-  return new Readable({
+  const stream = new Readable({
     // One piece at a time: what nobody reads waits in the inlet, where it counts against the sender's credit.
     highWaterMark: 1,
     read() {
@@ -89,6 +89,9 @@ export function readableOf(inlet: Inlet): Readable {
       callback(error);
     },
   });
+  // Whoever has it may not listen yet when it breaks: that is no reason for the server to end.
+  stream.on("error", () => undefined);
+  return stream;
 }
 
 /** For the `read` of a stream: hands over a piece, the end or the failure, now or when it comes. */

@@ -17,6 +17,7 @@ export class Outlet {
   readonly #frames: OutletFrames;
   #creditBytes = WINDOW_BYTES;
   #isOpen = true;
+  #failure: Error | null = null;
   #onCredit: (() => void) | null = null;
   readonly #onClose = new Set<() => void>();
 
@@ -27,6 +28,11 @@ export class Outlet {
 
   get isOpen(): boolean {
     return this.#isOpen;
+  }
+
+  /** Why nothing can be sent any more, where that is the connection's fault and not the receiver's wish. */
+  get failure(): Error | null {
+    return this.#failure;
   }
 
   /** One call at a time. Resolves when all of it was sent; false when the receiver, or the connection, takes no more. */
@@ -68,9 +74,10 @@ export class Outlet {
   }
 
   /** Nobody takes any more, or nothing more comes. */
-  close(): void {
+  close(failure: Error | null = null): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
+    this.#failure = failure;
     this.#wake();
     for (const tell of this.#onClose) tell();
     this.#onClose.clear();

@@ -8,6 +8,8 @@ import { ConnectionLost, connectionBroken, isLost, machineLost, sessionClosed } 
 
 const FIRST_RETRY_MS = 20;
 const LAST_RETRY_MS = 2000;
+/** A connection that lasted so long was a good one: the next one is made at once. */
+const GOOD_MS = 5000;
 /** So long a call waits for a connection that does not come back. */
 const PATIENCE_MS = 20_000;
 
@@ -28,6 +30,8 @@ export class MachineSession {
   pauses = 0;
   readonly #options: SessionOptions;
   #channel: MachineChannel | null = null;
+  #takenAt = 0;
+  #delayMs = 0;
   #next = Promise.withResolvers<void>();
   #exit: MachineExit | null = null;
   #closed: SandpoolError | null = null;
@@ -138,6 +142,7 @@ export class MachineSession {
     };
     this.agent = connection.agent;
     this.#channel = channel;
+    this.#takenAt = performance.now();
     this.#tell();
     void channel.ended.then(() => {
       if (this.#channel === channel) this.#channel = null;
@@ -147,6 +152,12 @@ export class MachineSession {
 
   /** The shim was killed, or another server spoke to it. */
   async #reconnect(): Promise<void> {
+    // An agent that breaks each connection must not keep the server busy.
+    const isGood = performance.now() - this.#takenAt > GOOD_MS;
+    this.#delayMs = isGood ? 0 : Math.min(Math.max(this.#delayMs * 2, 1), LAST_RETRY_MS);
+    await sleep(this.#delayMs);
+    // Whoever takes a machine over wakes it: a save would read a disk that changes.
+    while (this.pauses > 0) await sleep(FIRST_RETRY_MS);
     for (let delayMs = FIRST_RETRY_MS; this.#closed === null; delayMs = Math.min(delayMs * 2, LAST_RETRY_MS)) {
       try {
         const found = await this.#options.driver.adopt(this.id);
@@ -179,6 +190,7 @@ export class MachineSession {
 }
 
 function readExit(head: Record<string, unknown>): MachineExit {
+  // The shim's own words: it passes on none of the agent's that look like them.
   const { code, signal, oom_killed, started, stderr, at } = head as unknown as MachineExit;
   return { code, signal, oom_killed, started, at, ...(stderr === undefined ? {} : { stderr }) };
 }
