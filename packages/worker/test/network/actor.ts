@@ -3,9 +3,10 @@ import { createSocket } from "node:dgram";
 import { Resolver } from "node:dns/promises";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { createServer as createHttpServer } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
-import { promisify } from "node:util";
 import { connect as connectTls, createServer as createTlsServer } from "node:tls";
+import { promisify } from "node:util";
 import { type Answer, decode, encode, RECURSION_AVAILABLE } from "dns-packet";
 import { createNetworks } from "../../src/network/networks.ts";
 
@@ -23,14 +24,24 @@ export interface Actions {
   /** A server that greets with its name and the address it sees, then echoes. */
   serve(name: string, address: string, port: number): Promise<void>;
   serveTls(name: string, address: string, port: number, key: string, certificate: string): Promise<void>;
+  /** Answers with its name, the method, the path, the Host and the bytes that it received. */
+  serveHttp(name: string, address: string, port: number): Promise<void>;
   serveDatagrams(name: string, address: string, port: number): Promise<void>;
-  /** A name server; of several addresses each answer gives the next one. */
+  /** A name server; of several addresses each answer gives the next one, but of a name with `all-` all. */
   serveNames(address: string, port: number, records: Record<string, string[]>): Promise<void>;
   askedNames(): string[];
   accepted(): string[];
-  tcp(address: string, port: number, send?: string): Promise<Attempt>;
-  udp(address: string, port: number): Promise<Attempt>;
+  tcp(address: string, port: number, options?: { from?: string; fromPort?: number; waitMs?: number }): Promise<Attempt>;
+  udp(address: string, port: number, options?: { waitMs?: number }): Promise<Attempt>;
   lookUp(server: string, name: string, type?: string): Promise<string[] | string>;
+  /** Latin-1 texts, each a datagram that nothing is waited for. */
+  sendDatagrams(address: string, port: number, texts: string[]): Promise<void>;
+  /** Opens connections and keeps them. */
+  openMany(address: string, port: number, count: number): Promise<void>;
+  /** How many of them are open yet. */
+  openCount(): number;
+  abstractListen(name: string): Promise<void>;
+  abstract(name: string): Promise<Attempt>;
   /** TLS with this server name, to an address or through a proxy's CONNECT. */
   tls(options: TlsAttempt): Promise<Attempt>;
   createNetworks(options: Parameters<typeof createNetworks>[0]): void;
@@ -44,14 +55,16 @@ export interface TlsAttempt {
   serverName: string | null;
   /** The target of a CONNECT that goes before. */
   through?: string;
-  /** Sent as it is, in place of a handshake. */
+  /** Base64 of what is sent in place of a handshake. */
   raw?: string;
 }
 
-const ATTEMPT_MS = 2_500;
+/** What an attempt takes at most that has to succeed. */
+const ATTEMPT_MS = 15_000;
 const asked: string[] = [];
 const seen: string[] = [];
 const warned: string[] = [];
+const held: Socket[] = [];
 let networks: ReturnType<typeof createNetworks> | null = null;
 
 const actions: Actions = {
@@ -63,7 +76,28 @@ const actions: Actions = {
     await once(server, "listening");
   },
   serveTls: async (name, host, port, key, cert) => {
-    const server = createTlsServer({ key, cert }, (socket) => greet(`${name} as ${socket.servername}`, socket));
+    const secure = createTlsServer({ key, cert }, (socket) => greet(`${name} as ${socket.servername}`, socket));
+    secure.on("tlsClientError", () => undefined);
+    // Whatever is said counts, a broken handshake too.
+    const server = createServer((socket) => {
+      socket.on("error", () => socket.destroy());
+      socket.once("data", (bytes: Buffer) => {
+        seen.push(`${name} bytes`);
+        socket.pause();
+        socket.unshift(bytes);
+        secure.emit("connection", socket);
+      });
+    });
+    server.listen({ host, port });
+    await once(server, "listening");
+  },
+  serveHttp: async (name, host, port) => {
+    const server = createHttpServer(async (request, reply) => {
+      seen.push(`${name} ${request.url}`);
+      let bytes = 0;
+      for await (const chunk of request) bytes += (chunk as Buffer).length;
+      reply.end(`${name} ${request.method} ${request.url} ${request.headers.host}${bytes > 0 ? ` ${bytes}` : ""}`);
+    });
     server.listen({ host, port });
     await once(server, "listening");
   },
@@ -76,14 +110,46 @@ const actions: Actions = {
   serveNames,
   askedNames: () => asked,
   accepted: () => seen,
-  tcp: (address, port, send) => attemptWith(connect({ host: address, port }), "connect", send ?? ""),
-  udp: async (address, port) => {
+  tcp: (host, port, { from, fromPort, waitMs } = {}) => {
+    const socket = connect({
+      host,
+      port,
+      ...(from === undefined ? {} : { localAddress: from }),
+      ...(fromPort === undefined ? {} : { localPort: fromPort }),
+    });
+    return attemptWith(socket, "connect", "", { ...(waitMs === undefined ? {} : { waitMs }) });
+  },
+  sendDatagrams: async (address, port, texts) => {
+    const socket = createSocket("udp4");
+    for (const text of texts) {
+      await new Promise((resolve) => socket.send(Buffer.from(text, "latin1"), port, address, resolve));
+    }
+    socket.close();
+  },
+  openMany: async (host, port, count) => {
+    const sockets = await Promise.all(
+      Array.from({ length: count }, async () => {
+        const socket = connect({ host, port }).on("error", () => undefined);
+        await once(socket, "connect").catch(() => undefined);
+        return socket.resume();
+      }),
+    );
+    held.push(...sockets);
+  },
+  openCount: () => held.filter((socket) => !socket.destroyed).length,
+  abstractListen: async (name) => {
+    const server = createServer((socket) => socket.end("host"));
+    server.listen(`\0${name}`);
+    await once(server, "listening");
+  },
+  abstract: (name) => attemptWith(connect({ path: `\0${name}` }), "connect", ""),
+  udp: async (address, port, { waitMs = ATTEMPT_MS } = {}) => {
     const socket = createSocket("udp4");
     socket.connect(port, address);
     await once(socket, "connect");
     socket.send("attempt");
     try {
-      const [bytes] = (await once(socket, "message", { signal: AbortSignal.timeout(ATTEMPT_MS) })) as [Buffer];
+      const [bytes] = (await once(socket, "message", { signal: AbortSignal.timeout(waitMs) })) as [Buffer];
       return { reached: true, said: bytes.toString() };
     } catch (error) {
       return { reached: false, why: codeOf(error) };
@@ -103,14 +169,22 @@ const actions: Actions = {
   tls: async ({ address, port, serverName, through, raw }) => {
     const socket = connect({ host: address, port });
     if (through !== undefined) {
-      const opened = await attemptWith(socket, "connect", `CONNECT ${through} HTTP/1.1\r\nHost: ${through}\r\n\r\n`, true);
+      const opened = await attemptWith(socket, "connect", `CONNECT ${through} HTTP/1.1\r\nHost: ${through}\r\n\r\n`, {
+        keep: true,
+      });
       if (!opened.reached || !opened.said.startsWith("HTTP/1.1 200")) {
         socket.destroy();
         return { reached: false, why: opened.reached ? opened.said : opened.why };
       }
     }
-    if (raw !== undefined) return await attemptWith(socket, through === undefined ? "connect" : null, raw);
-    const secure = connectTls({ socket, rejectUnauthorized: false, ...(serverName === null ? {} : { servername: serverName }) });
+    if (raw !== undefined) {
+      return await attemptWith(socket, through === undefined ? "connect" : null, Buffer.from(raw, "base64"));
+    }
+    const secure = connectTls({
+      socket,
+      rejectUnauthorized: false,
+      ...(serverName === null ? {} : { servername: serverName }),
+    });
     return await attemptWith(secure, "secureConnect", "");
   },
   createNetworks: (options) => {
@@ -134,13 +208,19 @@ function greet(name: string, socket: Socket): void {
 }
 
 /** Connects, sends, and takes the first thing that is said. */
-async function attemptWith(socket: Socket, event: string | null, send: string, keep = false): Promise<Attempt> {
-  const signal = AbortSignal.timeout(ATTEMPT_MS);
+async function attemptWith(
+  socket: Socket,
+  event: string | null,
+  send: string | Buffer,
+  { keep = false, waitMs = ATTEMPT_MS }: { keep?: boolean; waitMs?: number } = {},
+): Promise<Attempt> {
+  const signal = AbortSignal.timeout(waitMs);
   try {
     if (event !== null) await once(socket, event, { signal });
-    if (send !== "") socket.write(send);
+    if (send.length > 0) socket.write(send);
+    socket.resume();
     const said = await Promise.race([
-      once(socket, "data", { signal }).then(([bytes]) => String(bytes)),
+      once(socket, "data", { signal }).then(([bytes]) => (keep ? untilHead(socket, bytes) : String(bytes))),
       once(socket, "close", { signal }).then(() => null),
     ]);
     return said === null ? { reached: false, why: "closed" } : { reached: true, said: said.trim() };
@@ -149,6 +229,14 @@ async function attemptWith(socket: Socket, event: string | null, send: string, k
   } finally {
     if (!keep) socket.on("error", () => undefined).destroy();
   }
+}
+
+/** A reply's head; what came with it is read again. */
+function untilHead(socket: Socket, bytes: Buffer): string {
+  socket.pause();
+  const end = bytes.indexOf("\r\n\r\n") + 4;
+  if (bytes.length > end) socket.unshift(bytes.subarray(end));
+  return bytes.toString();
 }
 
 function codeOf(error: unknown): string {
@@ -163,7 +251,7 @@ async function serveNames(address: string, port: number, records: Record<string,
     const found = records[name] ?? [];
     const turn = turns.get(name) ?? 0;
     turns.set(name, turn + 1);
-    const data = found.length === 0 ? [] : [found[turn % found.length] as string];
+    const data = found.length === 0 || name.startsWith("all-") ? found : [found[turn % found.length] as string];
     return data.map((value) => ({ type: "A", name, ttl: 0, data: value }));
   };
   socket.on("message", (bytes, from) => {

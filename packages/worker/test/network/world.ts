@@ -2,15 +2,17 @@ import { type ChildProcess, fork } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
-import type { MachineNetworkPolicy } from "../../src/machines/contract.ts";
 import { hostFolders } from "../../src/host/folders.ts";
-import { hostNames } from "../../src/network/host/plan.ts";
+import type { MachineNetworkPolicy } from "../../src/machines/contract.ts";
 import type { ConnectedNetwork } from "../../src/network/contract.ts";
+import { hostNames } from "../../src/network/host/plan.ts";
 import type { Actions } from "./actor.ts";
 
 const program = fileURLToPath(new URL("./actor.ts", import.meta.url));
 
-type Told = { [Name in keyof Actions]: (...args: Parameters<Actions[Name]>) => Promise<Awaited<ReturnType<Actions[Name]>>> };
+type Told = {
+  [Name in keyof Actions]: (...args: Parameters<Actions[Name]>) => Promise<Awaited<ReturnType<Actions[Name]>>>;
+};
 
 /** A process in a network namespace of its own. */
 export interface Actor extends Told {
@@ -37,7 +39,8 @@ export async function startActor(inside: string | null = null): Promise<Actor> {
       return (...args: unknown[]) => tell(String(name), args);
     },
   });
-  if (inside === null) await actor.run(["ip", "link", "set", "lo", "up"]);
+  // Answered once it is in its namespace.
+  await actor.run(["ip", "link", "set", "lo", "up"]);
   return actor;
 }
 
@@ -54,11 +57,13 @@ export const places = {
 
 /** A host with a way out to something that stands for the internet, and machines on it. */
 export class World {
-  readonly host: Actor;
+  host: Actor;
   readonly internet: Actor;
   readonly dataDir: string;
   readonly names: ReturnType<typeof hostNames>;
   readonly #machines: Actor[] = [];
+  readonly #others: World[] = [];
+  #keeper: Actor | null = null;
 
   private constructor(host: Actor, internet: Actor) {
     this.host = host;
@@ -70,7 +75,20 @@ export class World {
   static async make(allowed: string[] = []): Promise<World> {
     const [host, internet] = await Promise.all([startActor(), startActor()]);
     const world = new World(host, internet);
-    await host.run(["ip", "link", "add", "name", "up0", "type", "veth", "peer", "name", "up0", "netns", String(internet.pid)]);
+    await host.run([
+      "ip",
+      "link",
+      "add",
+      "name",
+      "up0",
+      "type",
+      "veth",
+      "peer",
+      "name",
+      "up0",
+      "netns",
+      String(internet.pid),
+    ]);
     for (const command of ["address add 192.0.2.2/24 dev up0", "link set up0 up", "route add default via 192.0.2.1"])
       await host.run(["ip", ...command.split(" ")]);
     const addresses = [places.public, places.otherPublic, places.metadata, places.private, places.exception];
@@ -84,9 +102,37 @@ export class World {
     return world;
   }
 
+  /** Another server on the same host, with a data folder of its own. */
+  static async beside(world: World): Promise<World> {
+    const other = new World(await startActor(world.#hostPlace()), world.internet);
+    world.#others.push(other);
+    await other.createNetworks();
+    return other;
+  }
+
+  /** SIGKILL, as a server may meet with; the host stands, and a new process is there that knows nothing. */
+  async killHost(): Promise<void> {
+    this.#keeper ??= await startActor(this.#hostPlace());
+    await this.host.end();
+    this.host = await startActor(this.#hostPlace());
+  }
+
+  /** As after a reboot, or the end of a temporary folder. */
+  async forgetFolder(): Promise<void> {
+    rmSync(hostFolders(this.dataDir).own, { recursive: true, force: true });
+  }
+
+  #hostPlace(): string {
+    return `/proc/${(this.#keeper ?? this.host).pid}/ns/net`;
+  }
+
   /** As a server does when it starts. */
   async createNetworks(allowed: string[] = []): Promise<void> {
-    await this.host.createNetworks({ dataDir: this.dataDir, allowed, nameServers: [{ address: "127.0.0.1", port: 5353 }] });
+    await this.host.createNetworks({
+      dataDir: this.dataDir,
+      allowed,
+      nameServers: [{ address: "127.0.0.1", port: 5353 }],
+    });
   }
 
   async startMachine(): Promise<Actor> {
@@ -105,6 +151,19 @@ export class World {
     return ((await this.host.networks("adopt", id, policy, network)) as ConnectedNetwork).outerAddress;
   }
 
+  /** Takes out all that denies, and nothing of what leads packets: an attempt that fails with the rules has to succeed now. */
+  async switchOff(): Promise<void> {
+    const chains = ["destinations", "refuse", "forwarding_from", "incoming_from", "outgoing"];
+    for (const chain of chains) await this.host.run(["nft", "flush", "chain", "inet", this.names.table, chain]);
+  }
+
+  /** The rules as a server's next start makes them. */
+  async switchOn(machines: [string, MachineNetworkPolicy, Actor][]): Promise<void> {
+    await this.host.networks("close", { keep: true });
+    await this.createNetworks();
+    for (const [id, policy, machine] of machines) await this.adopt(id, policy, machine);
+  }
+
   /** What is on the host of our making: interfaces, tables, processes of the service. */
   async leftovers(): Promise<string[]> {
     const links = await this.host.run(["ip", "-brief", "link"]);
@@ -115,8 +174,16 @@ export class World {
   }
 
   async end(): Promise<void> {
+    for (const other of this.#others) await other.#forget();
+    await this.#forget();
+    await Promise.all([this.host, this.internet, this.#keeper, ...this.#machines].map((actor) => actor?.end()));
+  }
+
+  async #forget(): Promise<void> {
+    // A new process of the server that knows nothing finds what is there.
+    await this.createNetworks().catch(() => undefined);
     await this.host.networks("close", { keep: false }).catch(() => undefined);
-    await Promise.all([this.host, this.internet, ...this.#machines].map((actor) => actor.end()));
+    await this.host.end();
     rmSync(this.dataDir, { recursive: true, force: true });
     rmSync(hostFolders(this.dataDir).own, { recursive: true, force: true });
   }

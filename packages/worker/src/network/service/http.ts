@@ -74,7 +74,6 @@ async function answer(clients: Clients, request: IncomingMessage, reply: ServerR
   const server = await dialAllowed(clients, clientOf(clients, request), target.host, target.port);
   const forwarded = sendRequest({
     createConnection: () => server,
-    agent: false,
     method: request.method ?? "GET",
     path: target.path,
     headers: [...endToEnd(request), "Host", target.authority, "Connection", "close"],

@@ -18,7 +18,7 @@ export interface ServiceSettings {
   machinePrefix: string;
 }
 
-const LOOK_MS = 5_000;
+const LOOK_MS = 2_000;
 
 /**
  * The name service and egress proxy of one server's machines: a process of its own, with no store, no key and no right. It takes its
