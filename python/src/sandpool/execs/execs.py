@@ -177,7 +177,10 @@ class Execs:
         return [ListedExec.of_wire(item) for item in reply["execs"]]
 
     def get_exec(self, machine: MachineRef, exec_id: str) -> ExecResult:
-        """Return the state of a program and what is kept of its output; `state` is ``"running"`` and `exit_code` None before its end."""
+        """Return how a program ended, with what is kept of its output.
+
+        Before its end `state` is ``"running"``, `exit_code` None and the output empty: `attach` shows that.
+        """
         return self._outcome(machine, exec_id, 0.0)
 
     def wait_exec(self, machine: MachineRef, exec_id: str, *, timeout: float | None = None) -> ExecResult:

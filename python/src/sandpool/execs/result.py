@@ -21,7 +21,7 @@ class LeftProgram(Described):
     command: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ExecResult:
     """How a program ended. A program that failed is a result, not an exception; `check` makes one of it.
 
@@ -60,9 +60,9 @@ class ExecResult:
     stderr_dropped_bytes: int = 0
     left: list[LeftProgram] = field(default_factory=list)
     state: str = "exited"
-    stdout_head_bytes: int = field(default=0, repr=False)
-    stderr_head_bytes: int = field(default=0, repr=False)
-    wire: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    stdout_head_bytes: int = 0
+    stderr_head_bytes: int = 0
+    wire: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def stdout(self) -> str:
@@ -92,6 +92,12 @@ class ExecResult:
     def to_dict(self) -> dict[str, Any]:
         """Return everything the server said of the end, with `stdout` and `stderr` as text."""
         return {**copy.deepcopy(dict(self.wire)), "stdout": self.stdout, "stderr": self.stderr}
+
+    def __repr__(self) -> str:
+        how = [f"exit_code={self.exit_code}"] + ([] if self.signal is None else [f"signal={self.signal!r}"])
+        how += [name for name in ("timed_out", "oom_killed", "truncated") if getattr(self, name)]
+        said = f"{self.stdout_total_bytes} bytes of stdout, {self.stderr_total_bytes} of stderr"
+        return f"<ExecResult {self.id} {self.state}: {', '.join(how)}, {said}, {self.duration_ms:.0f} ms>"
 
 
 def read_result(outcome: object) -> ExecResult:

@@ -82,9 +82,14 @@ class AttachedSocket:
         self, calls: Calls, machine: MachineRef, *, start: Mapping[str, Any] | None = None, exec_id: str | None = None, since: str = "start"
     ) -> None:
         self._calls, self._machine = calls, machine
-        self._socket = _connect(calls, machine, exec_id, since)
+        self._open = contextlib.ExitStack()
+        self._socket = self._open.enter_context(_connect(calls, machine, exec_id, since))
         if start is not None:
-            self.send(CONTROL, json.dumps({"start": dict(start)}).encode())
+            try:
+                self.send(CONTROL, json.dumps({"start": dict(start)}).encode())
+            except BaseException:
+                self.close()
+                raise
 
     def frames(self) -> Iterator[Frame]:
         """Yield frames as they come. While nobody asks for the next one the program waits."""
@@ -112,7 +117,7 @@ class AttachedSocket:
     def close(self) -> None:
         """Close the connection."""
         with contextlib.suppress(OSError):
-            self._socket.close()
+            self._open.close()
 
 
 def _connect(calls: Calls, machine: MachineRef, exec_id: str | None, since: str) -> ClientConnection:
