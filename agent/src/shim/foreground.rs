@@ -13,6 +13,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+/// Below the server's 0: under pressure the host ends a sandbox first.
+const OUT_OF_MEMORY_SCORE: &[u8] = b"300";
 const END_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs the runtime with these arguments; returns only when it could not be run.
@@ -31,6 +33,7 @@ pub fn run(folder: &Path, arguments: &[String]) -> io::Error {
 fn enter(folder: &Path, settings: &Settings) -> io::Result<()> {
     // SAFETY: takes a number only. The runtime makes its files with the mask it inherits.
     unsafe { libc::umask(0o022) };
+    std::fs::write("/proc/self/oom_score_adj", OUT_OF_MEMORY_SCORE)?;
     for group in &settings.groups {
         let members = File::options().write(true).open(group.join("cgroup.procs"))?;
         system::write(members.as_raw_fd(), b"0")?;

@@ -15,8 +15,6 @@ import { pythonMounts } from "../python.ts";
 import { shimSettingsOf } from "./end.ts";
 
 const OPEN_FILES = 65_536;
-/** Below the server's 0: under pressure the host ends a sandbox first. */
-const OUT_OF_MEMORY_SCORE = 300;
 
 export interface GvisorBundleInput {
   spec: SandboxSpec;
@@ -118,7 +116,8 @@ function composeSpec(spec: SandboxSpec, folder: string, mounts: OciMount[]): Oci
     cgroupsPath: null,
     cgroupNamespace: false,
     openFiles: Math.min(OPEN_FILES, openFilesLimit()),
-    oomScoreAdj: OUT_OF_MEMORY_SCORE,
+    // The shim sets it. runsc would after the start, and fails there when the program has ended already.
+    oomScoreAdj: null,
     root: { path: `${folder}/rootfs`, readonly: true },
   });
 }

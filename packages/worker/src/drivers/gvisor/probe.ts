@@ -1,8 +1,11 @@
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { detectCgroups } from "../../host/cgroups/detect.ts";
 import type { DriverProbe, Sandbox, SandboxSpec } from "../driver.ts";
 import { findShim } from "../machines/shim.ts";
 import { detectRunsc } from "./find.ts";
+
+const ANSWER_LIMIT_MS = 30_000;
 
 /** What the driver runs on this host. */
 export interface GvisorTools {
@@ -23,7 +26,7 @@ export async function detectGvisor(agentPath: string | null): Promise<GvisorTool
   };
 }
 
-/** Asks the host by doing: a sandbox that ends by itself. */
+/** Asks the host by doing: a sandbox whose program writes to its channel. */
 export async function probeGvisor(
   agentPath: string | null,
   start: (spec: SandboxSpec) => Promise<Sandbox>,
@@ -50,7 +53,7 @@ async function tryOnce(start: (spec: SandboxSpec) => Promise<Sandbox>): Promise<
     const sandbox = await start({
       id: `probe-${randomBytes(8).toString("hex")}`,
       mounts: [],
-      argv: ["/bin/sh", "-c", "exit 7"],
+      argv: ["/bin/sh", "-c", "echo works >&3; exec sleep 600"],
       environ: {},
       memoryBytes: 2 ** 28,
       processes: 16,
@@ -59,10 +62,16 @@ async function tryOnce(start: (spec: SandboxSpec) => Promise<Sandbox>): Promise<
       rootImage: "host",
     });
     try {
-      const { code, signal } = await sandbox.exited;
-      return code === 7
-        ? null
-        : `its program ended with ${signal ?? code}, not with 7: ${sandbox.stderr().slice(-1000)}`;
+      const limit = { signal: AbortSignal.timeout(ANSWER_LIMIT_MS) };
+      const answer = once(sandbox.channel, "data", limit).then(
+        ([chunk]) => String(chunk),
+        (error: Error) => error.message,
+      );
+      const text = await Promise.race([
+        answer,
+        sandbox.exited.then(({ code, signal }) => `ended with ${signal ?? code}`),
+      ]);
+      return text === "works\n" ? null : `its program did not answer (${text}): ${sandbox.stderr().slice(-1000)}`;
     } finally {
       await sandbox.kill();
     }
@@ -72,11 +81,11 @@ async function tryOnce(start: (spec: SandboxSpec) => Promise<Sandbox>): Promise<
 }
 
 function warnings(): string[] {
-  const rows =
-    "gvisor: no memory group inside; each process of an environment is bounded by RLIMIT_AS, all of a sandbox together by the host's group";
-  return detectCgroups() === null
-    ? [rows.replace(", all of a sandbox together by the host's group", ""), NO_GROUPS]
-    : [rows];
+  return [
+    "gvisor: the memory of an environment is watched by the agent, not bounded by a kernel: it may pass its limit for some tenths of a second",
+    "gvisor: environments of one sandbox see each other's process numbers and command lines, and nothing else of each other",
+    ...(detectCgroups() === null
+      ? ["gvisor: no writable memory cgroup on this host; nothing bounds a sandbox as a whole"]
+      : []),
+  ];
 }
-
-const NO_GROUPS = "gvisor: no writable memory cgroup on this host; nothing bounds a sandbox as a whole";

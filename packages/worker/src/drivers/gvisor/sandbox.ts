@@ -40,10 +40,14 @@ export class GvisorSandbox implements Sandbox {
     return this.#killed;
   }
 
-  /** If the runtime itself was killed, what it started may live on. */
+  /**
+   * If the runtime itself was killed, what it started may live on. A program that ends in its first moments takes away what the runtime
+   * still wants to say about the start, which then ends by SIGPIPE: how the program ended is not known.
+   */
   async #afterRuntime(exit: SandboxExit): Promise<SandboxExit> {
     const { shim, folder } = this.#holdings;
-    if (this.#launched.process.signalCode !== null) await endSandbox(shim, folder);
-    return exit;
+    const { signalCode } = this.#launched.process;
+    if (signalCode !== null) await endSandbox(shim, folder);
+    return signalCode === "SIGPIPE" ? { code: null, signal: null } : exit;
   }
 }

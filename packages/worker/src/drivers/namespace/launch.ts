@@ -65,9 +65,10 @@ export async function waitUntilStarted(
       signal.addEventListener("abort", fail, { once: true, signal: scope.signal });
     });
     const early = await Promise.race([pidWritten(folder, look, scope.signal), aborted, launched.ended]);
-    const pid = await look(folder);
+    // A runtime may forget its note as soon as the program has ended.
+    const pid = typeof early === "number" ? early : await look(folder);
     if (pid > 0) return pid;
-    throw await startFailure(launched, folder, early ?? null);
+    throw await startFailure(launched, folder, typeof early === "number" ? null : early);
   } finally {
     scope.abort();
   }
@@ -77,9 +78,9 @@ export async function waitUntilStarted(
  * The watch tells at once. It may begin after the file was written, or not at all when the host's watches are used up, so that the
  * file is looked at as well.
  */
-function pidWritten(folder: string, look: typeof readPid, signal: AbortSignal): Promise<void> {
+function pidWritten(folder: string, look: typeof readPid, signal: AbortSignal): Promise<number> {
   return new Promise((resolve) => {
-    const lookAgain = (): void => void look(folder).then((pid) => pid > 0 && resolve());
+    const lookAgain = (): void => void look(folder).then((pid) => pid > 0 && resolve(pid));
     const timer = setInterval(lookAgain, pidPollMs);
     signal.addEventListener("abort", () => clearInterval(timer), { once: true });
     try {
