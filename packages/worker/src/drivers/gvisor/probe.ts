@@ -81,11 +81,8 @@ async function tryOnce(start: (spec: SandboxSpec) => Promise<Sandbox>): Promise<
 }
 
 function warnings(): string[] {
-  return [
-    "gvisor: the memory of an environment is watched by the agent, not bounded by a kernel: it may pass its limit for some tenths of a second",
-    "gvisor: environments of one sandbox see each other's process numbers and command lines, and nothing else of each other",
-    ...(detectCgroups() === null
-      ? ["gvisor: no writable memory cgroup on this host; nothing bounds a sandbox as a whole"]
-      : []),
-  ];
+  const inherent =
+    "gvisor: the memory of an environment is watched by the agent, so that it may pass its limit for some tenths of a second; environments of one sandbox see each other's process numbers and command lines";
+  const unbounded = "gvisor: no writable memory cgroup on this host; nothing bounds a sandbox as a whole";
+  return detectCgroups() === null ? [inherent, unbounded] : [inherent];
 }
