@@ -81,13 +81,9 @@ async function pump(stream: Readable | null, kind: keyof typeof ExecFrameKind, r
 }
 
 /** Resolves when the client can take more, or is gone. */
-async function write(response: ServerResponse, buffers: readonly Buffer[]): Promise<void> {
-  if (response.destroyed) return;
-  response.cork();
-  let hasRoom = true;
-  for (const buffer of buffers) hasRoom = response.write(buffer);
-  response.uncork();
-  if (hasRoom) return;
+async function write(response: ServerResponse, frame: Buffer): Promise<void> {
+  // Not corked: a corked reply says that it is full and may then never say that it has room.
+  if (response.destroyed || response.write(frame)) return;
   await new Promise<void>((resolve) => {
     const wake = (): void => {
       response.off("drain", wake).off("close", wake);

@@ -187,5 +187,10 @@ test("class 33: sixty-four execs that write as much as they can cost the server 
   );
   clearInterval(timer);
   expect(new Set(outcomes.map(({ stdout_bytes }) => stdout_bytes))).toEqual(new Set([size]));
-  console.log("peak MiB over the start", (peak - before) / 2 ** 20, "truncated", outcomes.filter(({ truncated }) => truncated).length);
+  console.log(
+    "peak MiB over the start",
+    (peak - before) / 2 ** 20,
+    "truncated",
+    outcomes.filter(({ truncated }) => truncated).length,
+  );
 });

@@ -42,6 +42,8 @@ export class Attachment {
   #late: NodeJS.Timeout | undefined;
   #execId: string | null;
   #input: InputShare | null = null;
+  /** What came while the program was being started, in order. */
+  #early: (() => void)[] | null = null;
 
   constructor(context: AttachContext, socket: WebSocket, opening: AttachOpening) {
     this.#context = context;
@@ -66,8 +68,12 @@ export class Attachment {
       clearTimeout(this.#late);
       this.#execId = execIdFor(this.#opening.found.record.id, this.#opening.caller.owner, null);
       this.#run(this.#start(message.control.start, this.#execId));
-    } else if (message.kind === "stdin") this.#feed(message.bytes);
-    else this.#control(message.control, this.#execId);
+      return;
+    }
+    const id = this.#execId;
+    const act = () => (message.kind === "stdin" ? this.#feed(message.bytes) : this.#control(message.control, id));
+    if (this.#early === null) act();
+    else this.#early.push(act);
   }
 
   async #start(request: ExecRequest, id: string): Promise<Outputs> {
@@ -75,13 +81,15 @@ export class Attachment {
     if (request.detach !== undefined || request.stream !== undefined) throw notHere();
     const stdin = request.stdin === null ? "closed" : "open";
     const { start, input } = planExec(found, request, id, { attach: true, stdin });
-    // What comes before it has started waits for it, in order.
+    this.#early = [];
     this.#socket.pause();
     const started = await this.#context.journal.audited("machine.exec", caller, found.record.id, () =>
       found.live.startExec(start),
     );
     this.#socket.resume();
     if (input !== null) this.#feed(input);
+    for (const act of this.#early) this.#attempt(act);
+    this.#early = null;
     const first = { id, pid: started.pid, state: "running", dropped: { stdout: 0, stderr: 0 } };
     return { first, stdout: started.stdout, stderr: started.stderr };
   }
@@ -192,6 +200,8 @@ export class Attachment {
     clearInterval(this.#ping);
     clearTimeout(this.#late);
     this.#input?.leave();
+    // The client's answer to a close must be read.
+    this.#socket.resume();
     this.#input = null;
     if (!this.#isOver) this.#gone.abort(new SandpoolError("creation_aborted", "the client went away"));
   }
