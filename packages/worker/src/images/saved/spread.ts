@@ -13,7 +13,10 @@ import { splitPath } from "../unpack/path.ts";
 /** The files of a saved image by their names in its tar; each is kept under a number, so no name of it reaches the disk. */
 export type SavedFiles = ReadonlyMap<string, string>;
 
-/** By the marks that each has at its top; a root file system has neither. */
+/** A saved image has no such folder at its top, a root file system hardly lacks all of them. */
+const rootFolders = new Set(["bin", "boot", "dev", "etc", "home", "lib", "opt", "root", "sbin", "usr", "var"]);
+
+/** By the marks that each has at its top; a root file system, which has none, is read no further than it takes to know it. */
 export async function findKind(
   path: string,
   limits: ImageLimits,
@@ -21,10 +24,17 @@ export async function findKind(
   signal: AbortSignal,
 ): Promise<"layout" | "save" | "rootfs"> {
   const marks = new Set<string>();
-  await readTar(path, limits, folder, signal, async (entry, name) => {
+  const known = new AbortController();
+  const either = AbortSignal.any([signal, known.signal]);
+  const look = async (entry: Entry, name: string): Promise<void> => {
     if (name === "oci-layout" || name === "index.json" || name === "manifest.json") marks.add(name);
+    if (rootFolders.has(name.split("/", 1)[0] ?? "")) known.abort();
     entry.resume();
+  };
+  await readTar(path, limits, folder, either, look).catch((error: unknown) => {
+    if (signal.aborted || !known.signal.aborted) throw error;
   });
+  if (known.signal.aborted) return "rootfs";
   if (marks.has("oci-layout") && marks.has("index.json")) return "layout";
   return marks.has("manifest.json") ? "save" : "rootfs";
 }
