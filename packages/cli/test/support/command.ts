@@ -23,7 +23,8 @@ export function sandpoolInTerminal(variables: NodeJS.ProcessEnv, ...args: string
   return collect(child);
 }
 
-function collect(child: ReturnType<typeof spawn>): Promise<Ended> {
+/** Waits for the end of a process and for all that it writes. */
+export function collect(child: ReturnType<typeof spawn>): Promise<Ended> {
   return new Promise((resolve, reject) => {
     let stdout = "";
     let stderr = "";
@@ -35,5 +36,32 @@ function collect(child: ReturnType<typeof spawn>): Promise<Ended> {
     });
     child.once("error", reject);
     child.once("close", (code) => resolve({ code, stdout, stderr }));
+  });
+}
+
+export interface EndedWithBytes {
+  code: number | null;
+  stdout: Buffer;
+  stderr: string;
+}
+
+/** Runs the command with bytes on its standard input, closed after them; `null` leaves it open for ever. */
+export function sandpoolWithInput(
+  variables: NodeJS.ProcessEnv,
+  input: Uint8Array | string | null,
+  ...args: string[]
+): Promise<EndedWithBytes> {
+  const child = spawn(COMMAND, args, { env: variables, stdio: "pipe" });
+  child.stdin.on("error", () => undefined);
+  if (input !== null) child.stdin.end(input);
+  return new Promise((resolve, reject) => {
+    const stdout: Buffer[] = [];
+    let stderr = "";
+    child.stdout.on("data", (chunk: Buffer) => stdout.push(chunk));
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+    });
+    child.once("error", reject);
+    child.once("close", (code) => resolve({ code, stdout: Buffer.concat(stdout), stderr }));
   });
 }
