@@ -28,7 +28,9 @@ def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
 
 def runs(client: Sandpool, box: Machine, marker: str) -> bool:
     """Whether a program with the marker in its command line runs inside."""
-    script = f"for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f 2>/dev/null | grep -v script- | grep -q '{marker}' && exit 0; done; exit 1"
+    script = (
+        f"for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f 2>/dev/null | grep -v script- | grep -q '{marker}' && exit 0; done; exit 1"
+    )
     return client.machines.exec(box, ["sh", "-c", script, "script-"]).exit_code == 0
 
 

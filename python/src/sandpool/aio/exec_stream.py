@@ -83,7 +83,7 @@ class AsyncExecStream:
             try:
                 self._stream = await asyncio.wrap_future(opening)
             except asyncio.CancelledError:
-                opening.add_done_callback(_close_late)
+                self._threads.clean_up(_close_late, opening)
                 raise
         return self
 
@@ -106,5 +106,5 @@ class AsyncExecStream:
 
 def _close_late(opening: Future[ExecStream]) -> None:
     """Let go of a program that was started after its caller was cancelled."""
-    if not opening.cancelled() and opening.exception() is None:
+    if opening.exception() is None:
         opening.result().close()

@@ -84,7 +84,7 @@ class AsyncMachines(Threaded):
         try:
             return await asyncio.wrap_future(making)
         except asyncio.CancelledError:
-            making.add_done_callback(self._delete_late)
+            self._threads.clean_up(self._delete_late, making)
             raise
 
     async def exec(
@@ -104,7 +104,7 @@ class AsyncMachines(Threaded):
         try:
             result = await self._threads.run(prepared.run)
         except asyncio.CancelledError:
-            self._threads.submit(prepared.end)
+            self._threads.clean_up(prepared.end)
             raise
         return result.check() if check else result
 
@@ -118,7 +118,7 @@ class AsyncMachines(Threaded):
 
     def _delete_late(self, making: Future[Any]) -> None:
         """Delete what came to be after its maker was cancelled."""
-        if making.cancelled() or making.exception() is not None:
+        if making.exception() is not None:
             return
         made = making.result()
         for machine in [made] if isinstance(made, Machine) else [fate.machine for fate in made]:

@@ -118,7 +118,7 @@ class AsyncSandbox:
         """Delete the machine and wait until nothing of it is left. Who is cancelled meanwhile leaves it to its end."""
         if self._sandbox is not None:
             await asyncio.shield(self._threads.run(self._sandbox.close))
-        self._threads.close()
+        await self._threads.close()
 
     def __await__(self) -> Generator[Any, None, AsyncSandbox]:
         return self.__aenter__().__await__()
@@ -129,7 +129,7 @@ class AsyncSandbox:
             try:
                 self._sandbox = await asyncio.wrap_future(making)
             except asyncio.CancelledError:
-                making.add_done_callback(_close_late)
+                self._threads.clean_up(_close_late, making)
                 raise
             self.machine = self._sandbox.machine
             self.files = AsyncSandboxFiles(self._sandbox.files, self._threads)
@@ -138,7 +138,7 @@ class AsyncSandbox:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if self._sandbox is not None:
             await asyncio.shield(self._threads.run(self._sandbox.__exit__, kind, error, None))
-        self._threads.close()
+        await self._threads.close()
 
     @property
     def _opened(self) -> Sandbox:
@@ -150,12 +150,12 @@ class AsyncSandbox:
         try:
             result: ExecResult = await self._threads.run(prepared.run)
         except asyncio.CancelledError:
-            self._threads.submit(prepared.end)
+            self._threads.clean_up(prepared.end)
             raise
         return result
 
 
 def _close_late(making: Future[Sandbox]) -> None:
     """Delete a machine that came to be after its maker was cancelled."""
-    if not making.cancelled() and making.exception() is None:
+    if making.exception() is None:
         making.result().close()

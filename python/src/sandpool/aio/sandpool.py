@@ -42,7 +42,7 @@ class AsyncSandpool:
 
     async def close(self) -> None:
         """Close the idle connections. Machines live on."""
-        self._threads.close()
+        await self._threads.close()
         self._client.close()
 
     async def __aenter__(self) -> AsyncSandpool:

@@ -21,6 +21,7 @@ class Threads:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="sandpool-aio")
+        self._cleaning: set[Future[Any]] = set()
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run a function in a thread, in the caller's context."""
@@ -30,8 +31,15 @@ class Threads:
         """Await a function. One whose caller is cancelled comes to its end all the same."""
         return await asyncio.wrap_future(self.submit(function, *args, **kwargs))
 
-    def close(self) -> None:
+    def clean_up(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Run what ends something whose caller was cancelled; `close` waits for it."""
+        cleaning = self.submit(function, *args, **kwargs)
+        self._cleaning.add(cleaning)
+        cleaning.add_done_callback(self._cleaning.discard)
+
+    async def close(self) -> None:
         """Take no more calls; those that run come to their end."""
+        await asyncio.gather(*map(asyncio.wrap_future, list(self._cleaning)), return_exceptions=True)
         self._executor.shutdown(wait=False)
 
 

@@ -43,7 +43,7 @@ class RLPool(BranchedPool):
         seeds: ``"derived"`` (a run is reproducible) or ``"continue"`` (only the first reset is seeded).
         errors: ``"rows"`` (a failed row is a row, with one warning for each kind) or ``"raise"``.
         start: ``"auto"``, ``"fork"`` or ``"spawn"``.
-        isolation: driver of the sandboxes.
+        isolation: driver of the sandboxes: ``"namespace"``, or ``"gvisor"``, a kernel of its own around the environments.
         shards: number of sandboxes, or ``"auto"``: one, so that any row can be copied onto any other, up to 1,024 processes; about one a
             core above, or with ``branching=False``.
         envs_per_process: how many rows share a process, or ``"auto"``: as many as pays at the environment's speed.
