@@ -2,12 +2,16 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import type { Readable } from "node:stream";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
+import { findAgent } from "../../src/agent/find.ts";
 import type { MachineExit } from "../../src/drivers/machine.ts";
+import { createMachineDriver } from "../../src/drivers/machines/create.ts";
 import { transientMachines } from "../../src/drivers/machines/transient.ts";
 import { detectCgroups } from "../../src/host/cgroups/detect.ts";
 import { limitMemory } from "../../src/host/cgroups/limit.ts";
 import type { LiveMachine } from "../../src/machines/contract.ts";
 import { findMemoryGroup } from "../../src/machines/memory.ts";
+import type { Networks } from "../../src/network/contract.ts";
+import { createNetworks } from "../../src/network/networks.ts";
 import { machineLeftovers } from "../drivers/machines/support.ts";
 import {
   bytesOf,
@@ -69,6 +73,71 @@ for (const name of ["namespace", "gvisor"] as const) {
       await first.close();
       await killProcess(pidOf(bench, plan.id, "sandbox.json"));
       expect(await bench.host.adopt(plan)).toMatchObject({ started: true, signal: "KILL", oom_killed: false });
+    });
+
+    test("what a dead server left half made never ran, and is in nobody's way", async () => {
+      const plan = planOf(bench);
+      const { id, name: hostname, vcpu, memoryBytes, diskBytes, environ } = plan;
+      await createMachineDriver(name, { dataDir: bench.dataDir, agentPath: findAgent() }).prepare(
+        {
+          ...{ id, hostname, vcpu, memoryBytes, diskBytes, environ, processes: 64 },
+          ...{ image: { kind: "host" }, network: { kind: "none" } },
+        },
+        signal(),
+      );
+      expect(await bench.host.list()).toEqual([id]);
+      expect(await bench.host.adopt(plan)).toMatchObject({ started: false });
+      expect(await shell(await bench.host.create(plan, { signal: signal() }), "echo new")).toBe("new\n");
+    });
+
+    test("a machine with a network finds its name and its name server, and keeps both when it is taken over", async () => {
+      const networks = createNetworks({ dataDir: bench.dataDir, allowed: [] });
+      const problem = await networks.probe();
+      if (problem !== null) return console.log(`skipped: networks of machines: ${problem.reason}`);
+      const plan = planOf(bench, { network: { kind: "egress", hosts: ["example.com"] } });
+      const first = bench.next({ networks });
+      const machine = await first.create(plan, { signal: signal() });
+      const { resolvConf, environ } = networks.inside(plan.network);
+      const look =
+        "cat /etc/resolv.conf; grep -c 127.0.1.1.box /etc/hosts; cat /etc/hostname; echo $https_proxy $ANSWER";
+      const expected = `${resolvConf}1\nbox\n${environ.https_proxy} 42\n`;
+      expect(await shell(machine, look)).toBe(expected);
+      const given = await run(machine, ["/usr/bin/env"], { environ: { HTTP_PROXY: "mine" } });
+      expect(given.text).toContain("HTTP_PROXY=mine\n");
+      expect(given.text).toContain(`https_proxy=${environ.https_proxy}\n`);
+      expect(machine.outerAddress).toMatch(/^\d+\.\d+\.\d+\.\d+$/);
+      await first.close();
+      const later = bench.next({ networks });
+      const adopted = (await later.adopt(plan)) as LiveMachine;
+      expect(adopted.outerAddress).toBe(machine.outerAddress);
+      expect(await shell(adopted, look)).toBe(expected);
+      await later.remove(plan.id);
+      await later.close();
+      await networks.close({ keep: false });
+    });
+
+    test("a network that cannot be made leaves no machine; one that cannot be taken over leaves it without", async () => {
+      const faulty: Networks = {
+        probe: async () => null,
+        inside: () => ({ environ: {}, resolvConf: null }),
+        connect: () => Promise.reject(new Error("no rules")),
+        adopt: () => Promise.reject(new Error("no rules")),
+        disconnect: async () => undefined,
+        reconcile: async () => undefined,
+        close: async () => undefined,
+      };
+      const plan = planOf(bench, { network: { kind: "open" } });
+      const first = bench.next({ networks: faulty });
+      await expect(first.create(plan, { signal: signal() })).rejects.toThrow("no rules");
+      expect(await leftovers()).toEqual([]);
+      const passing = bench.next({ networks: { ...faulty, connect: async () => ({ outerAddress: "198.18.1.1" }) } });
+      expect((await passing.create(plan, { signal: signal() })).outerAddress).toBe("198.18.1.1");
+      await passing.close();
+      const adopted = (await first.adopt(plan)) as LiveMachine;
+      expect(adopted.outerAddress).toBeNull();
+      expect(bench.warnings.splice(0)).toEqual([expect.stringContaining("goes on without a network: no rules")]);
+      expect(await shell(adopted, "echo works")).toBe("works\n");
+      await first.close();
     });
 
     test("the end of a machine is told once, and to everybody who waits for something", async () => {

@@ -2,7 +2,11 @@ import type { FileEntry } from "../contract.ts";
 import { said } from "../session/reply.ts";
 
 /** The agent's words for kinds, and the contract's. */
-const KINDS: Readonly<Record<string, FileEntry["kind"]>> = { file: "file", directory: "folder", symlink: "link" };
+const KINDS = new Map<string, FileEntry["kind"]>([
+  ["file", "file"],
+  ["directory", "folder"],
+  ["symlink", "link"],
+]);
 
 /** An entry as the agent told it. @throws `agent_failed` where it is none */
 export function readEntry(value: unknown, name: string): FileEntry {
@@ -13,7 +17,7 @@ export function readEntry(value: unknown, name: string): FileEntry {
     name: said.text(entry.name, `${name}.name`),
     path: said.text(entry.path, `${name}.path`),
     ...(base64 === null ? {} : { path_base64: base64 }),
-    kind: KINDS[said.text(entry.kind, `${name}.kind`)] ?? "other",
+    kind: KINDS.get(said.text(entry.kind, `${name}.kind`)) ?? "other",
     size: number("size"),
     mode: number("mode"),
     uid: number("uid"),

@@ -67,6 +67,10 @@ export class MachineChannel {
     });
   }
 
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
   /**
    * Sends a request and waits for its reply.
    * @throws the agent's own error, `ConnectionLost`, `deadline_passed`

@@ -4,21 +4,23 @@ import type { MachineExit } from "../../drivers/machine.ts";
 import { fail } from "../../fail.ts";
 
 /** What an agent may say, and the code under which it crosses the API. Any other code is the agent's fault: it runs inside. */
-const AGENT_CODES: Readonly<Record<string, ErrorCode>> = {
-  invalid_request: "invalid_request",
-  exec_failed: "exec_failed",
-  exec_not_found: "exec_not_found",
-  file_not_found: "file_not_found",
-  file_exists: "file_exists",
-  file_invalid: "file_invalid",
-  not_a_directory: "file_invalid",
-  is_a_directory: "file_invalid",
-  permission_denied: "permission_denied",
-  disk_full: "disk_full",
-  port_refused: "port_refused",
-  machine_state: "machine_state",
-  machine_lost: "machine_lost",
-};
+const AGENT_CODES = new Map<string, ErrorCode>(
+  Object.entries({
+    invalid_request: "invalid_request",
+    exec_failed: "exec_failed",
+    exec_not_found: "exec_not_found",
+    file_not_found: "file_not_found",
+    file_exists: "file_exists",
+    file_invalid: "file_invalid",
+    not_a_directory: "file_invalid",
+    is_a_directory: "file_invalid",
+    permission_denied: "permission_denied",
+    disk_full: "disk_full",
+    port_refused: "port_refused",
+    machine_state: "machine_state",
+    machine_lost: "machine_lost",
+  }),
+);
 const LONGEST_TEXT = 4096;
 
 /** The connection to a shim ended before the answer; whether the request was carried out is not known. */
@@ -32,26 +34,28 @@ export function agentFailure(error: unknown): SandpoolError {
       hint: "The agent and the server may be of different versions; delete the machine and make it anew.",
     });
   }
-  const known = AGENT_CODES[code];
+  const known = AGENT_CODES.get(code);
   const told = typeof details === "object" && details !== null ? (details as Record<string, unknown>) : {};
   return fail(known ?? "agent_failed", message.slice(0, LONGEST_TEXT), {
-    hint: typeof hint === "string" ? hint.slice(0, LONGEST_TEXT) : (HINTS[code] ?? "See the machine's logs."),
+    hint: typeof hint === "string" ? hint.slice(0, LONGEST_TEXT) : (HINTS.get(code) ?? "See the machine's logs."),
     details: known === code ? told : { ...told, agent_code: code.slice(0, 100) },
   });
 }
 
 /** What the agent leaves to be understood. */
-const HINTS: Readonly<Record<string, string>> = {
-  invalid_request: "Mend the request; nothing was done.",
-  exec_failed: "See that the program, the folder and the user exist inside the machine.",
-  file_not_found: "List the folder above it to see what is there; a relative path is not resolved here.",
-  file_exists: "Remove it first, or ask to replace it.",
-  file_invalid: "See what the path is with a stat.",
-  not_a_directory: "Name a folder.",
-  is_a_directory: "Name a file; a folder travels as a tar.",
-  permission_denied: "Name another user of the machine, or change the mode.",
-  disk_full: "The machine's own disk is full: remove something in it, or make one with a larger disk.",
-};
+const HINTS = new Map(
+  Object.entries({
+    invalid_request: "Mend the request; nothing was done.",
+    exec_failed: "See that the program, the folder and the user exist inside the machine.",
+    file_not_found: "List the folder above it to see what is there; a relative path is not resolved here.",
+    file_exists: "Remove it first, or ask to replace it.",
+    file_invalid: "See what the path is with a stat.",
+    not_a_directory: "Name a folder.",
+    is_a_directory: "Name a file; a folder travels as a tar.",
+    permission_denied: "Name another user of the machine, or change the mode.",
+    disk_full: "The machine's own disk is full: remove something in it, or make one with a larger disk.",
+  }),
+);
 
 /** A driver's error under a code that crosses the API. */
 export function driverFailure(error: unknown): unknown {

@@ -115,7 +115,7 @@ export class MachineSession {
     for (const until = performance.now() + PATIENCE_MS; ; ) {
       if (this.#exit !== null) throw machineLost(this.id, this.#exit, operation);
       if (this.#closed !== null) throw this.#closed;
-      if (this.#channel !== null) return this.#channel;
+      if (this.#channel?.isOpen === true) return this.#channel;
       const leftMs = until - performance.now();
       if (leftMs <= 0) throw connectionBroken(this.id, operation, "It is taken up again in the background: try later.");
       await this.#news(leftMs);
