@@ -63,6 +63,7 @@ fn open(request: &Value) -> io::Result<Agent> {
         memory_bytes: number("memory_bytes", 1 << 30),
         shard_memory_bytes: request["shard_memory_bytes"].as_u64(),
         memory_dir: path("memory_dir"),
+        own_groups: false,
         processes: number("processes", 64),
         workspaces: path("workspaces"),
         branching: request["branching"].as_bool().unwrap_or(true),

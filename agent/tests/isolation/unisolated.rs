@@ -20,6 +20,7 @@ fn settings(workspaces: Option<PathBuf>) -> Settings {
         memory_bytes: 1 << 30,
         shard_memory_bytes: None,
         memory_dir: None,
+        own_groups: false,
         processes: 64,
         workspaces,
         branching: true,
