@@ -15,6 +15,7 @@ mod ring;
 mod runtime;
 mod serve;
 mod settings;
+mod shift;
 mod start;
 mod state;
 mod stop;

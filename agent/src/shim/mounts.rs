@@ -2,6 +2,7 @@
 
 use super::namespaces::check;
 use super::settings::{Idmap, Mount, Settings, Uids};
+use super::shift::shift_tree;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -150,7 +151,8 @@ fn fill(target: &Path, folders: &[String], unpack: Option<&Path>, uids: Option<U
         .args(["--xattrs-include=*", "--file"])
         .arg(tar)
         .arg("--directory")
-        .arg(target.join(first)))
+        .arg(target.join(first)))?;
+    uids.map_or(Ok(()), |uids| shift_tree(&target.join(first), uids))
 }
 
 fn run(command: &mut Command) -> io::Result<()> {
