@@ -59,10 +59,8 @@ def follow(running: ExecStream) -> None:
             continue
         *lines, pending = (pending + event.data).split("\n")
         for line in lines:
-            progress = json.loads(line)
-            print(
-                f"generation {progress['generation']:2}: mean return {progress['mean_return']:6.1f}, {progress['steps']} steps", flush=True
-            )
+            told = json.loads(line)
+            print(f"generation {told['generation']:2}: mean return {told['mean_return']:6.1f}, {told['steps']} steps", flush=True)
     running.wait().check()
 
 

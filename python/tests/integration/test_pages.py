@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGES = ["autoreset", "branching", "seeding", "failures-in-training", "local-or-pool"]
+PAGES = ["autoreset", "branching", "seeding", "failures-in-training", "local-or-pool", "machines-python"]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# ([\w/]+\.py)\n")
 _END_OF_BLOCK = "\x1e"

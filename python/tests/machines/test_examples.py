@@ -1,4 +1,4 @@
-"""The examples and the page that a reader runs against a server of their own do what they say."""
+"""The examples that a reader runs against a server of their own do what they say."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_bytes_text_files_and_pipes_can_be_uploaded(client: Sandpool, box: Machi
     reading, writing = os.pipe()
     os.write(writing, b"pipe")
     os.close(writing)
-    with open(reading, "rb") as pipe:
+    with os.fdopen(reading, "rb") as pipe:
         files.upload(box, pipe, f"{folder}/pipe")
     assert {entry.name: (entry.size, entry.mode & 0o777) for entry in files.list(box, folder)} == {
         "empty": (0, 0o644),

@@ -18,17 +18,16 @@ def listening(client: Sandpool, box: Machine) -> Machine:
     return client.machines.wait_until_ready(box, PORT, timeout=60)
 
 
-def get(url: str, host: str | None = None, **headers: str) -> tuple[int, bytes]:
+def get(url: str, **headers: str) -> tuple[int, bytes]:
     """GET as a browser does for names below localhost, which the C library does not know."""
     parts = urlsplit(url)
     with urllib3.HTTPConnectionPool("127.0.0.1", parts.port) as pool:
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         reply = pool.request("GET", path, headers={"Host": parts.netloc, **headers}, redirect=False)
         if reply.status in (301, 302, 303, 307, 308):
+            path = urlsplit(reply.headers["Location"]).path
             cookie = reply.headers["Set-Cookie"].partition(";")[0]
-            reply = pool.request(
-                "GET", urlsplit(reply.headers["Location"]).path, headers={"Host": parts.netloc, "Cookie": cookie}, redirect=False
-            )
+            reply = pool.request("GET", path, headers={"Host": parts.netloc, "Cookie": cookie}, redirect=False)
         return reply.status, reply.data
 
 
