@@ -8,7 +8,7 @@ import { networkFailed } from "./fail.ts";
 import { ensureService } from "./host/base.ts";
 import { firewallWarnings } from "./host/firewall.ts";
 import { closeForwarding, guardedBy, openForwarding } from "./host/forwarding.ts";
-import { listInterfaces, makePair, removeInterface, setInnerSide } from "./host/interfaces.ts";
+import { listInterfaces, makePair, removeInterface, repairHostSide, setInnerSide } from "./host/interfaces.ts";
 import {
   firstMachineIndex,
   type HostNames,
@@ -91,6 +91,7 @@ export class HostNetwork {
       await this.#look();
       await service.add(outerAddress(index), egress);
       await this.#table.add({ index, kind: egress === null ? "open" : "egress" });
+      await repairHostSide(this.#names, index);
       return { outerAddress: outerAddress(index) };
     });
   }

@@ -14,8 +14,13 @@ export function createNetworks(options: NetworkOptions): Networks {
     warn: options.warn ?? ((): void => undefined),
     ...(options.nameServers === undefined ? {} : { nameServers: options.nameServers }),
   });
+  let canWork = false;
   return {
-    probe: probeNetworks,
+    probe: async () => {
+      const problem = canWork ? null : await probeNetworks();
+      canWork = problem === null;
+      return problem;
+    },
     inside: insideOf,
     connect: (id, policy, network): Promise<ConnectedNetwork> => host.connect(id, policy, network),
     adopt: (id, policy, network): Promise<ConnectedNetwork> => host.adopt(id, policy, network),

@@ -34,8 +34,12 @@ export interface Actions {
   tcp(address: string, port: number, options?: { from?: string; fromPort?: number; waitMs?: number }): Promise<Attempt>;
   udp(address: string, port: number, options?: { waitMs?: number }): Promise<Attempt>;
   lookUp(server: string, name: string, type?: string): Promise<string[] | string>;
+  /** Sends bytes of base64, and takes all that is said until the other side ends; `end`: this one ends first. */
+  talk(address: string, port: number, base64: string, options?: { end: boolean }): Promise<string>;
   /** Latin-1 texts, each a datagram that nothing is waited for. */
   sendDatagrams(address: string, port: number, texts: string[]): Promise<void>;
+  /** A datagram to each of so many ports. */
+  sendTo(address: string, firstPort: number, count: number): Promise<void>;
   /** Opens connections and keeps them. */
   openMany(address: string, port: number, count: number): Promise<void>;
   /** How many of them are open yet. */
@@ -98,6 +102,10 @@ const actions: Actions = {
       for await (const chunk of request) bytes += (chunk as Buffer).length;
       reply.end(`${name} ${request.method} ${request.url} ${request.headers.host}${bytes > 0 ? ` ${bytes}` : ""}`);
     });
+    server.on("upgrade", (request, socket: Socket) => {
+      socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+      socket.write(`${name} upgraded for ${request.headers.host}`);
+    });
     server.listen({ host, port });
     await once(server, "listening");
   },
@@ -119,10 +127,27 @@ const actions: Actions = {
     });
     return attemptWith(socket, "connect", "", { ...(waitMs === undefined ? {} : { waitMs }) });
   },
+  talk: async (host, port, base64, { end } = { end: false }) => {
+    const socket = connect({ host, port }).on("error", () => undefined);
+    socket.setTimeout(ATTEMPT_MS, () => socket.destroy());
+    const chunks: Buffer[] = [];
+    socket.on("data", (bytes: Buffer) => chunks.push(bytes));
+    socket.write(Buffer.from(base64, "base64"));
+    if (end) socket.end();
+    await once(socket, "close");
+    return Buffer.concat(chunks).toString("latin1");
+  },
   sendDatagrams: async (address, port, texts) => {
     const socket = createSocket("udp4");
     for (const text of texts) {
       await new Promise((resolve) => socket.send(Buffer.from(text, "latin1"), port, address, resolve));
+    }
+    socket.close();
+  },
+  sendTo: async (address, first, count) => {
+    const socket = createSocket("udp4");
+    for (let port = first; port < first + count; port += 1) {
+      await new Promise((resolve) => socket.send("x", port, address, resolve));
     }
     socket.close();
   },

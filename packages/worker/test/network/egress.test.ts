@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
@@ -126,6 +127,52 @@ describe.skipIf(process.geteuid?.() !== 0)("egress lists", () => {
     expect(posted).toBe("web POST /d one.example 100000");
   });
 
+  test("class 46: what stands in a request's body never becomes a request of its own", async () => {
+    const inner = "GET /smuggled HTTP/1.1\r\nHost: two.example\r\n\r\n";
+    const chunked = `GET http://one.example/outer HTTP/1.1\r\nHost: one.example\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n${inner.length.toString(16)}\r\n${inner}\r\n0\r\n\r\n`;
+    const both = `POST http://one.example/both HTTP/1.1\r\nHost: one.example\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${inner}`;
+    const second = `GET http://one.example/first HTTP/1.1\r\nHost: one.example\r\n\r\n${inner}`;
+    const said = [];
+    for (const text of [chunked, both, second])
+      said.push(await machine.talk(proxy.address, proxy.port, Buffer.from(text).toString("base64")));
+    expect(said[0]).toContain(`web GET /outer one.example ${inner.length}`);
+    expect(said[1]).toMatch(/^HTTP\/1\.1 400 /);
+    expect(said[2]).toContain("two.example:80 is not in this machine's egress list");
+    const paths = (await world.internet.accepted()).filter((text) => /outer|both|smuggled/.test(text));
+    expect(paths).toEqual(["web /outer"]);
+  });
+
+  test("every request in a tunnel to port 80 is looked at, and an upgrade passes", async () => {
+    const tunnel = "CONNECT one.example:80 HTTP/1.1\r\nHost: one.example:80\r\n\r\n";
+    const get = (host: string): string => `GET /in-${host} HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
+    const requests = Buffer.from(tunnel + get("one.example") + get("two.example")).toString("base64");
+    const said = await machine.talk(proxy.address, proxy.port, requests);
+    expect(said).toContain("web GET /in-one.example one.example");
+    expect(said).toContain("two.example:80 is not in this machine's egress list");
+    const wanted = "GET /ws HTTP/1.1\r\nHost: one.example\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+    const upgraded = await through("one.example:80", null, Buffer.from(wanted));
+    expect(upgraded).toMatchObject({ reached: true, said: expect.stringMatching(/^HTTP\/1\.1 101 /) });
+  });
+
+  test("random bytes to every port neither end the service nor reach a server", async () => {
+    const seed = randomInt(2 ** 31);
+    const random = randomBytesOf(seed);
+    const before = await world.internet.accepted();
+    for (const [address, port] of [
+      [proxy.address, proxy.port],
+      [places.public, 443],
+      [places.public, 80],
+      [proxy.address, 53],
+    ] as const) {
+      const texts = Array.from({ length: 60 }, (_value, at) => prefixes[at % prefixes.length] + random(at * 7));
+      await Promise.all(
+        texts.map((text) => machine.talk(address, port, Buffer.from(text, "latin1").toString("base64"), { end: true })),
+      );
+    }
+    expect({ seed, accepted: await world.internet.accepted() }).toEqual({ seed, accepted: before });
+    expect(await through("one.example:443", "one.example")).toMatchObject({ reached: true });
+  });
+
   test("the proxy says why it refuses", async () => {
     const page = await machine.run([
       "curl",
@@ -247,6 +294,30 @@ describe.skipIf(process.geteuid?.() !== 0)("egress lists", () => {
     expect((await world.host.askedNames()).filter((asked) => /secret|TXT/.test(asked))).toEqual([]);
   });
 });
+
+/** Where parsers go on from. */
+const prefixes = [
+  "",
+  "\x16\x03\x01",
+  "\x16\x03\x01\x00\x40\x01\x00\x00\x3c",
+  "CONNECT ",
+  "GET http://one.example",
+  "GET / HTTP/1.1\r\nHost: ",
+  "\x00\x20",
+];
+
+/** A linear congruential generator (Numerical Recipes), so that a failure can be had again from its seed. */
+function randomBytesOf(seed: number): (count: number) => string {
+  let state = seed;
+  return (count) => {
+    const bytes = Buffer.alloc(count);
+    for (let at = 0; at < count; at += 1) {
+      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+      bytes[at] = state >>> 24;
+    }
+    return bytes.toString("latin1");
+  };
+}
 
 function makeCertificate(): { key: string; cert: string } {
   const folder = mkdtempSync(`${tmpdir()}/sandpool-certificate-`);

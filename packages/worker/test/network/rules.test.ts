@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { mostConnections } from "../../src/network/host/rules.ts";
 import { type Actor, places, startActor, World } from "./world.ts";
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
@@ -151,6 +152,15 @@ describe.skipIf(!root)("open networks", () => {
     const beside = await startActor(`/proc/${world.host.pid}/ns/net`);
     expect(await beside.abstract("sandpool-canary")).toEqual({ reached: true, said: "host" });
     await beside.end();
+  });
+
+  test("a machine that fills the host's table of connections is stopped at its share", async () => {
+    const three = await world.startMachine();
+    await world.connect("m-three", open, three);
+    await three.sendTo(places.public, 10_000, mostConnections + 200);
+    expect(await three.tcp(places.public, 8080)).toEqual({ reached: false, why: "ECONNREFUSED" });
+    expect(await one.tcp(places.public, 8080)).toMatchObject({ reached: true });
+    await world.host.networks("disconnect", "m-three");
   });
 
   test("an interface of ours without an entry reaches nothing", async () => {

@@ -40,9 +40,9 @@ export async function makePair(names: HostNames, id: string, index: number, pid:
     await runIp([
       `link set dev ${name} alias "${interfaceAlias(names.key, id)}"`,
       `link set dev ${name} up`,
-      `neigh replace ${outerAddress(index)} lladdr ${innerMac} dev ${name} nud permanent`,
       // Without `replace`: a route that is there belongs to another server's machine.
       `route add ${outerAddress(index)}/32 dev ${name} scope link`,
+      neighbour(name, index),
     ]);
   } catch (error) {
     await removeInterface(name);
@@ -50,7 +50,19 @@ export async function makePair(names: HostNames, id: string, index: number, pid:
   }
 }
 
-/** What a machine's end needs; said again it changes nothing. */
+/** Makes the host's end again what it was, whatever the host's own tools did to it meanwhile. */
+export async function repairHostSide(names: HostNames, index: number): Promise<void> {
+  const name = machineInterface(names, index);
+  await setHostSide(name);
+  const route = `route replace ${outerAddress(index)}/32 dev ${name} scope link`;
+  await runIp([`link set dev ${name} up`, route, neighbour(name, index)]);
+}
+
+function neighbour(name: string, index: number): string {
+  return `neigh replace ${outerAddress(index)} lladdr ${innerMac} dev ${name} nud permanent`;
+}
+
+/** What a machine's end needs before it runs. Never later: gVisor takes the address off, and the host's kernel would answer beside it. */
 export async function setInnerSide(netns: string): Promise<void> {
   await runIp(
     [

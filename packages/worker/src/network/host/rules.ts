@@ -31,6 +31,8 @@ export interface RuleOptions {
 }
 
 const outer = `${outerRange.first}/${outerRange.prefix}`;
+/** Of one machine: the host's table of connections is everybody's. */
+export const mostConnections = 8192;
 /** Destination unreachable and time exceeded carry the packet they speak of. */
 const icmpErrors = "icmp type { destination-unreachable, time-exceeded }";
 
@@ -53,6 +55,7 @@ table inet ${names.table} {
   map outer { type ifname : ipv4_addr; }
   map policies { type ifname . ipv4_addr : verdict; }
   set egressing { type ifname; }
+  set connections { type ifname; flags dynamic; }
   set guarded { type ifname; ${elements(options.guarded.map((name) => `"${name}"`))} }
   set private { type ipv4_addr; flags interval; ${elements(privateNetworks.map((network) => network.join("/")))} }
   set exceptions { type ipv4_addr . inet_proto . inet_service; flags interval; auto-merge; ${elements(exceptionElements(options.exceptions))} }
@@ -108,9 +111,13 @@ function verdictChains(): string {
     fib daddr type != unicast goto refuse
     ip daddr @private goto refuse
   }
+  chain limits {
+    add @connections { iifname ct count over ${mostConnections} } goto refuse
+  }
   chain open {
     ct state invalid drop
     ct state established,related accept
+    jump limits
     meta l4proto { tcp, udp } th dport 53 accept
     jump destinations
     meta l4proto { icmp, tcp, udp } accept
@@ -119,6 +126,7 @@ function verdictChains(): string {
   chain egress {
     ct state invalid drop
     ct state established,related accept
+    jump limits
     meta l4proto { tcp, udp } th dport 53 accept
     tcp dport { 80, 443 } accept
     ip daddr ${gatewayAddress} tcp dport ${servicePorts.proxy} accept
