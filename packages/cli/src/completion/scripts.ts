@@ -2,17 +2,15 @@
 export const SCRIPTS = {
   bash: `# Completion of sandpool for bash: source <(sandpool completion bash)
 _sandpool() {
-  local words=("\${COMP_WORDS[@]:1:COMP_CWORD}") line
-  # Bash splits NAME:/PATH at the colon.
-  if [[ $COMP_WORDBREAKS == *:* && \${#words[@]} -gt 1 ]]; then
-    local current=\${COMP_LINE:0:COMP_POINT}
-    words[-1]=\${current##*[[:space:]]}
-  fi
+  # Bash splits NAME:/PATH at the colon, so the words are taken from the line.
+  local typed=\${COMP_LINE:0:COMP_POINT} words line prefix=""
+  read -ra words <<< "$typed"
+  [[ $typed == *[[:space:]] ]] && words+=("")
+  [[ $COMP_WORDBREAKS == *:* && \${words[-1]} == *:* ]] && prefix=\${words[-1]%:*}:
   COMPREPLY=()
   while IFS= read -r line; do
-    [[ \${words[-1]} == *:* ]] && line=\${line#"\${words[-1]%:*}:"}
-    COMPREPLY+=("$line")
-  done < <(sandpool __complete -- "\${words[@]}" 2>/dev/null)
+    COMPREPLY+=("\${line#"$prefix"}")
+  done < <(sandpool __complete -- "\${words[@]:1}" 2>/dev/null)
   [[ \${COMPREPLY[0]-} == *:/ ]] && compopt -o nospace
 }
 complete -o default -F _sandpool sandpool

@@ -13,12 +13,9 @@ const PHASES: Readonly<Record<PoolProgress["phase"], string>> = {
 
 /** Runs work under a spinner on standard error; silent without a terminal and with `--json`. */
 export async function withSpinner<Result>(output: Output, text: string, work: () => Promise<Result>): Promise<Result> {
-  const spinner = ora({
-    text,
-    isEnabled: output.interactive,
-    isSilent: !output.interactive,
-    discardStdin: false,
-  }).start();
+  // A terminal that does not say its width would have ora clear lines without end.
+  const isDrawn = output.interactive && process.stderr.columns > 0;
+  const spinner = ora({ text, isEnabled: isDrawn, isSilent: !isDrawn, discardStdin: false }).start();
   try {
     return await work();
   } finally {

@@ -13,6 +13,7 @@ import time
 DEADLINE_SECONDS = 40
 steps = json.loads(sys.argv[1])
 terminal, inner = pty.openpty()
+fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
 before = termios.tcgetattr(inner)
 pid = os.fork()
 if pid == 0:

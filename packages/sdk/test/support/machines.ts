@@ -2,7 +2,7 @@ import { afterAll, beforeAll, vi } from "vitest";
 import { type Machine, type MachineOptions, type Machines, Sandpool } from "../../src/index.ts";
 import { startServer, type TestServer } from "./server.ts";
 
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 180_000 });
 
 /** A server of its own with one machine that the tests of a file share. */
 export class MachineBench {
