@@ -25,8 +25,7 @@ import { parseEgressHost } from "./policy/hosts.ts";
 import { endService, ServiceLink } from "./service-link.ts";
 import { servicePlace } from "./service-process.ts";
 
-const LOOK_MS = 30_000;
-/** Several machines at once look once. */
+const LOOK_MS = 10_000;
 const LOOK_AGAIN_MS = 5_000;
 const attempts = 64;
 
@@ -164,8 +163,10 @@ export class HostNetwork {
 
   /** Follows the host: its way out, its name servers. */
   async #look(service?: ServiceLink): Promise<void> {
+    // Several machines at once look once.
     if (performance.now() - this.#lookedAt < LOOK_AGAIN_MS) return;
     this.#lookedAt = performance.now();
+    if (!(await this.#table.isThere())) await this.#restore();
     const destinations = this.#exceptions.map(({ address }) => address);
     const guarded = await openForwarding(destinations, this.#table.guarded, this.#names.table);
     await this.#table.guard(guarded);
@@ -175,6 +176,15 @@ export class HostNetwork {
     await this.#table.setUpstreams(found);
     const link = service ?? (await this.#standing)?.service;
     await link?.configure(found, this.#exceptions);
+  }
+
+  /** Somebody flushed all rules of the host, as a firewall's restart does. */
+  async #restore(): Promise<void> {
+    this.#options.warn(
+      `the rules of machines' networks (nft table ${this.#names.table}) were gone, and are made again`,
+    );
+    const [serviceIndex, upstreams] = [await ensureService(this.#names), await this.#readNameServers()];
+    await this.#table.write({ serviceIndex, exceptions: this.#exceptions, upstreams }, () => true);
   }
 
   async #readNameServers(): Promise<readonly { address: string; port: number }[]> {

@@ -43,6 +43,10 @@ export class RuleTable {
     await runNft(tableRules({ ...options, ...standing }));
   }
 
+  async isThere(): Promise<boolean> {
+    return (await askNft("tables")).some((entry) => entry.table?.name === this.#names.table);
+  }
+
   async add(entry: RuleEntry): Promise<void> {
     const old = this.entries.get(entry.index);
     if (old?.kind === entry.kind) return;
