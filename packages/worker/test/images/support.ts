@@ -5,8 +5,12 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { SandpoolError } from "@sandpool/protocol";
 import { pack } from "tar-stream";
+import { vi } from "vitest";
 import type { ImageDescription, ImageProgress } from "../../src/images/contract.ts";
 import { type ImageStoreOptions, type LocalImageStore, openImageStore } from "../../src/images/store.ts";
+
+// Trees are removed in hooks, on a machine that may be busy; no test asserts a time.
+vi.setConfig({ hookTimeout: 120_000 });
 
 export interface Item {
   name: string;

@@ -28,7 +28,7 @@ const ENOSYS = 38;
  * The allow-list of a sandbox, by hand. Unknown calls are ENOSYS, so that newer libraries fall back; known dangerous ones EPERM.
  * Other word sizes (32-bit entry, x32) are not in `architectures` and kill the process.
  * `pool` adds what the agent does for an environment; the agent stacks a narrower filter before anything of the user's runs.
- * `build` adds the same and chroot, for the making of images, which ends before anything of them is used.
+ * `build` is for the making of images: chroot, and mounts that bind what is there already, never a new file system or namespace.
  */
 export function seccompProfile(kind: "pool" | "build" | "none", architecture: string = process.arch): SeccompProfile {
   return {
@@ -45,7 +45,7 @@ export function seccompProfile(kind: "pool" | "build" | "none", architecture: st
       ...socketRules(),
       ...terminalRules(),
       ...personalityRules(),
-      ...(kind !== "none" ? mountRules() : [deny(["mount", "umount2", "unshare"])]),
+      ...(kind === "pool" ? mountRules() : kind === "build" ? bindRules() : [deny(["mount", "umount2", "unshare"])]),
     ],
   };
 }
@@ -107,6 +107,16 @@ function mountRules(): SeccompRule[] {
     allow("unshare", equal(0, NEW_MOUNTS)),
     allow("open_tree", equal(2, CLONE_CLOSE_ON_EXEC)),
     allow("move_mount", equal(4, FROM_DESCRIPTOR)),
+  ];
+}
+
+/** Mounts of a build: what is bound has the flags and masks it had. */
+function bindRules(): SeccompRule[] {
+  const kept = MOUNT_FLAGS.bind | MOUNT_FLAGS.recursive | MOUNT_FLAGS.silent;
+  return [
+    allow("mount", masked(3, 0xffff_ffff - (kept - MOUNT_FLAGS.bind), MOUNT_FLAGS.bind)),
+    ...[0, DETACH, DETACH | NO_FOLLOW].map((flags) => allow("umount2", equal(1, flags))),
+    deny(["unshare"]),
   ];
 }
 

@@ -83,6 +83,11 @@ async function watch(
   }
 }
 
+/** The sandbox's `/etc` is a made one; apt misses its own folder there. */
+function isNoise(line: string): boolean {
+  return line.startsWith("W: Unable to read /etc/apt/");
+}
+
 /** Whole lines of a text that grows at its end and loses its begin. */
 class NewLines {
   count = 0;
@@ -98,7 +103,7 @@ class NewLines {
     const lines = fresh
       .slice(0, end)
       .split("\n")
-      .filter((line) => line.trim() !== "");
+      .filter((line) => line.trim() !== "" && !isNoise(line));
     this.count += lines.length;
     return lines;
   }
