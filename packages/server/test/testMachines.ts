@@ -71,8 +71,9 @@ export class TestMachine implements LiveMachine {
     this.ended = new Promise((resolve) => this.#events.once("end", resolve));
   }
 
-  finish(signal: string | null): MachineExit {
-    const exit = { code: signal === null ? 0 : null, signal, oom_killed: false, started: true, at: Date.now() };
+  finish(signal: string | null, isOutOfMemory = false): MachineExit {
+    const code = signal === null ? 0 : null;
+    const exit = { code, signal, oom_killed: isOutOfMemory, started: true, at: Date.now() };
     this.#events.emit("end", exit);
     return exit;
   }

@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { RLPool } from "sandpool";
@@ -63,6 +63,31 @@ describe("sandpool up", { timeout: 90_000 }, () => {
     },
   );
 
+  test("leaves machines running and names them; down stops them, also where no server runs, and start brings the disk back", async () => {
+    const server = await startServer();
+    const machine = async (method: string, path: string, key: string, url: string, value: unknown = {}) => {
+      const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+      const reply = await fetch(`${url}/v1/machines${path}`, { method, headers, body: JSON.stringify(value) });
+      return (await reply.json()) as Record<string, unknown>;
+    };
+    await machine("POST", "", server.key, server.url, { name: "box", driver: "namespace", isolated: true });
+    await machine("POST", "/box/exec", server.key, server.url, { command: "echo word > /root/word" });
+    const last = lastLine(server.process);
+    await ended(server.process, () => server.process.kill("SIGTERM"));
+    expect(JSON.parse(await last)).toMatchObject({ event: "stopped", machines_running: [{ name: "box" }] });
+    const down = await sandpool(server.variables, "down", "--json");
+    expect(JSON.parse(down.stdout)).toMatchObject({ stopped: false, machines_running: [], machines_orphaned: 1 });
+    const again = spawn(COMMAND, ["up", "--listen", "127.0.0.1:0", "--json"], { env: server.variables });
+    const { url } = JSON.parse(await firstLine(again)) as { url: string };
+    await machine("POST", "/box/start", server.key, url);
+    expect(await machine("POST", "/box/exec", server.key, url, { command: "cat /root/word" })).toMatchObject({
+      stdout: "word\n",
+    });
+    await machine("DELETE", "/box", server.key, url);
+    expect(await ended(again, () => again.kill("SIGTERM"))).toBe(0);
+    await server.stop();
+  });
+
   test("a second Ctrl-C forces the end, and the next start works", async () => {
     const server = await startServer();
     await RLPool.create(join(REPOSITORY, "examples", "counter"), { n: 2 }, { url: server.url, apiKey: server.key });
@@ -79,6 +104,16 @@ describe("sandpool up", { timeout: 90_000 }, () => {
     await server.stop();
   });
 });
+
+/** The last line of standard output of a program that ends. */
+async function lastLine(child: ChildProcess): Promise<string> {
+  let text = "";
+  child.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
+  });
+  await new Promise((resolve) => child.once("close", resolve));
+  return text.trimEnd().split("\n").at(-1) ?? "";
+}
 
 /** What belongs to a test server: processes with its folder in their environment, mounts under it, Sandpool's cgroups. */
 function leftovers(folder: string): { descendants: string[]; mounts: string[]; cgroups: string[] } {

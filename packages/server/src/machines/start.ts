@@ -41,6 +41,8 @@ async function startNow(context: MachineContext, entry: MachineEntry, caller: Id
   const { signal } = entry.abort;
   try {
     await registry.go(entry, "starting", { operationId: operation.id });
+    // What its end could not free; nothing, as a rule.
+    await host.remove(entry.id);
     const disk = await savedDisk(context.dataDir, entry.id);
     const live = await queue.run(signal, () => host.create(entry.record.plan, { signal, disk: disk?.file ?? null }));
     await registry.go(entry, "running", { reason: null, operationId: null, bootId: context.bootId });

@@ -68,7 +68,10 @@ export async function finishStop(context: MachineContext, entry: MachineEntry): 
     }
   }
   registry.setGone(entry, machineLost(entry.record, "was stopped"));
-  await free(context, entry);
+  await free(context, entry).catch((error: unknown) => {
+    // The next start frees it again before anything else.
+    context.logger.error({ err: error, machine: entry.id }, "something is left of a machine that stopped");
+  });
   await registry.go(entry, "stopped", { reason, operationId: null });
 }
 

@@ -1,3 +1,4 @@
+import { diskOf } from "./admission.ts";
 import { type MachineContext, serverItself } from "./context.ts";
 import { deleteMachine } from "./delete.ts";
 import { saveDisk } from "./disk.ts";
@@ -59,6 +60,11 @@ export class DiskSaver {
     try {
       await entry.exclusively(async () => {
         if (this.#closed || entry.record.state !== "running" || entry.live === null) return;
+        const { freeBytes } = await diskOf(this.#context.dataDir);
+        if (freeBytes < this.#context.limits.diskLowWaterBytes) {
+          logger.warn({ machine: entry.id, freeBytes }, "a disk was not saved: too little space is free");
+          return;
+        }
         const { bytes } = await saveDisk(this.#context, entry);
         logger.debug({ machine: entry.id, bytes }, "disk saved");
       });

@@ -1,7 +1,9 @@
+import { readFileSync } from "node:fs";
 import { MACHINE_SIZES } from "@sandpool/protocol";
 import { describe, expect, test } from "vitest";
 import { useMachines } from "../machineServer.ts";
 import { until } from "../startTestServer.ts";
+import { keyOf } from "./child.ts";
 
 const server = useMachines({ limits: { diskSaveIntervalMs: 300, machineStopMs: 2_000 } });
 
@@ -64,14 +66,12 @@ test("a delete works from every state, twice too, and frees the name", async () 
   expect((await call("DELETE", "never-was")).json.error?.code).toBe("machine_not_found");
 });
 
-test("row 21: one whose programs take its kernel with them is stopped, says why, and starts again", async () => {
+test("one that ends by itself is stopped, says why, and starts again", async () => {
   await server().newMachine({ name: "crash" });
   const found = server().api.send({ path: "/v1/machines/crash" });
   const { id } = (await found).json;
   await until(async () => (await shown("crash")).disk_saved_at !== null);
   const waiting = server().tryExec({ command: "sleep 1000" }, { machine: "crash" });
-  const { readFileSync } = await import("node:fs");
-  const { keyOf } = await import("./child.ts");
   const folder = `/run/sandpool/${keyOf(server().api.dataDir)}/machines/${id}`;
   await until(async () => (await call("GET", "crash/exec")).json.execs !== undefined);
   process.kill(JSON.parse(readFileSync(`${folder}/sandbox.json`, "utf8")).pid, "SIGKILL");

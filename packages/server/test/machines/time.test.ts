@@ -75,6 +75,17 @@ describe("a lease", () => {
   });
 });
 
+test("row 21: a machine that the kernel ended for memory says so, and so does a refused call", async () => {
+  const server = await startTestServer();
+  const { id } = (await server.post("/v1/machines", { name: "box" })).json;
+  server.worker.machines.held.get(String(id))?.finish("KILL", true);
+  await until(async () => (await shown(server)).state === "stopped");
+  expect(await shown(server)).toMatchObject({ reason: "out_of_memory" });
+  const refused = await server.post("/v1/machines/box/exec", { command: "true" });
+  expect(refused.json.error?.message).toContain("stopped (out_of_memory)");
+  await until(() => server.logLines.some((line) => line.includes('"kind":"machine.out_of_memory"')));
+});
+
 test("names and labels change, are looked for, and a taken name is refused", async () => {
   const server = await startTestServer();
   await server.post("/v1/machines", { name: "a", labels: { team: "x" } });
