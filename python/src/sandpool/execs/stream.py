@@ -16,7 +16,7 @@ from sandpool.execs.output import Keeper, text_decoder
 from sandpool.execs.result import ExecResult, read_streamed
 from sandpool.execs.sources import FrameSource
 from sandpool.machines.description import MachineRef, path_of
-from sandpool.transport.calls import Calls, repeat_when_broken
+from sandpool.transport.calls import Calls, is_break, repeat_when_broken
 
 _NAMES = {STDOUT: "stdout", STDERR: "stderr"}
 _KILL_TIMEOUT_S = 30.0
@@ -154,7 +154,7 @@ class ExecStream:
 
     def _read_on(self, skip: dict[int, int]) -> Iterator[ExecEvent]:
         """Read until the end or until the way breaks, but for the first `skip` bytes of each stream, which were here already."""
-        with suppress(ConnectionLostError):
+        try:
             for frame in self._frames:
                 if frame.kind == CONTROL:
                     self._take_control(frame.control())
@@ -165,6 +165,9 @@ class ExecStream:
                     self._breaks = 0
                     self._kept[frame.kind].add(fresh)
                     yield ExecEvent(_NAMES[frame.kind], self._decoders[frame.kind].decode(fresh), fresh)
+        except SandpoolError as error:
+            if not is_break(error):
+                raise
 
     def _take_control(self, message: dict[str, Any]) -> None:
         if "error" in message:
@@ -178,7 +181,7 @@ class ExecStream:
         self._breaks += 1
         if not self._source.joins or self._breaks > _MOST_BREAKS:
             raise self._lost("broke before its end", "")
-        self._frames, first = repeat_when_broken(self._begin)
+        self._frames, first = repeat_when_broken(self._begin, has_begun=True)
         if any(int(count) > 0 for count in (first.get("dropped") or {}).values()):
             raise self._lost("broke, and part of its output is no longer kept", ", from what is kept")
         return {kind: kept.total_bytes for kind, kept in self._kept.items()}

@@ -122,10 +122,10 @@ def event_error(line: Mapping[str, Any]) -> SandpoolError:
     return error_from_reply(status if isinstance(status, int) else 500, dict(line))
 
 
-def repeat_when_broken(request: Callable[[], T], *, patience_s: float = _PATIENCE_S) -> T:
+def repeat_when_broken(request: Callable[[], T], *, has_begun: bool = False) -> T:
     """Repeat a request that has a key, and so joins what it began, until the server has answered it.
 
-    A server that is not there at the first attempt is an error at once; later it may be restarting.
+    A server that is not there at the first attempt is an error at once; one that was (`has_begun`) may be restarting.
     """
     until: float | None = None
     pause_s = 0.0
@@ -134,18 +134,18 @@ def repeat_when_broken(request: Callable[[], T], *, patience_s: float = _PATIENC
         try:
             return request()
         except SandpoolError as error:
-            if not _may_pass(error, is_first=until is None):
+            if not is_break(error) and not (has_begun and isinstance(error, NoServerError)):
                 raise
             # A connection that held for a while is a new break, not the same one still.
             if until is None or time.monotonic() - began > _HELD_S:
-                until, pause_s = time.monotonic() + patience_s, 0.0
+                until, pause_s = time.monotonic() + _PATIENCE_S, 0.0
             elif time.monotonic() + pause_s > until:
                 raise
+        has_begun = True
         time.sleep(pause_s)
         pause_s = min(_LONGEST_PAUSE_S, pause_s * 2 or 0.1)
 
 
-def _may_pass(error: SandpoolError, *, is_first: bool) -> bool:
-    if isinstance(error, ConnectionLostError):
-        return True
-    return not is_first and (isinstance(error, NoServerError) or error.code == "server_closing")
+def is_break(error: SandpoolError) -> bool:
+    """Whether only the way to the server broke, or the server is about to restart: what was begun goes on."""
+    return isinstance(error, ConnectionLostError) or error.code == "server_closing"

@@ -83,10 +83,10 @@ export class Attachment {
     const { start, input } = planExec(found, request, id, { attach: true, stdin });
     this.#early = [];
     this.#socket.pause();
-    const started = await this.#context.journal.audited("machine.exec", caller, found.record.id, () =>
-      found.live.startExec(start),
-    );
-    this.#socket.resume();
+    const started = await this.#context.journal
+      .audited("machine.exec", caller, found.record.id, () => found.live.startExec(start))
+      // Also where it failed: a paused socket never reads the client's answer to its close.
+      .finally(() => this.#socket.resume());
     if (input !== null) this.#feed(input);
     for (const act of this.#early) this.#attempt(act);
     this.#early = null;
