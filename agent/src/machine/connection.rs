@@ -75,6 +75,22 @@ impl Connection {
         }
     }
 
+    /// Until something can be read, or written of what waits; no other descriptor counts.
+    pub fn wait_in_silence(&self) {
+        let now = Instant::now();
+        let timeout_ms = self.retry_at().map_or(-1, |at| {
+            let left = at.saturating_duration_since(now).as_micros().div_ceil(1000);
+            i32::try_from(left).unwrap_or(i32::MAX)
+        });
+        let entry = |used: bool, fd: i32, events: i16| libc::pollfd { fd: if used { fd } else { -1 }, events, revents: 0 };
+        let mut entries = [
+            entry(self.input_retry_at.is_none(), self.input.raw(), libc::POLLIN),
+            entry(self.output_retry_at.is_none() && !self.writer.is_empty(), self.output.raw(), libc::POLLOUT),
+        ];
+        // SAFETY: the entries live until the call returns.
+        unsafe { libc::poll(entries.as_mut_ptr(), 2, timeout_ms) };
+    }
+
     /// When a pipe without its other end is looked at again.
     pub fn retry_at(&self) -> Option<Instant> {
         self.input_retry_at.into_iter().chain(self.output_retry_at).min()

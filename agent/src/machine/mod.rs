@@ -18,6 +18,7 @@ mod requests;
 mod run;
 mod signals;
 mod start;
+mod states;
 mod stop;
 mod streams;
 mod trees;

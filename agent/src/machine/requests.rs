@@ -42,7 +42,6 @@ enum Event {
 impl Machine {
     /// Reads frames and does what they say.
     pub(super) fn receive(&mut self) {
-        let mut body = Vec::new();
         for _ in 0..READS {
             match self.connection.fill() {
                 Filled::Some => {}
@@ -52,15 +51,26 @@ impl Machine {
                     return;
                 }
             }
-            while let Some(frame) = self.connection.reader.next_frame() {
-                let head = self.connection.reader.bytes(&frame.head).to_vec();
-                self.connection.reader.consume(&frame, &mut body);
+            self.handle_frames();
+            if self.quiet.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Handles the whole frames that were read.
+    pub(super) fn handle_frames(&mut self) {
+        let mut body = Vec::new();
+        while let Some(frame) = self.connection.reader.next_frame() {
+            let head = self.connection.reader.bytes(&frame.head).to_vec();
+            self.connection.reader.consume(&frame, &mut body);
+            if !self.is_early(frame.kind, frame.sequence, &head, &body) {
                 self.handle(frame.kind, frame.sequence, &head, &body);
             }
         }
     }
 
-    fn handle(&mut self, kind: u16, sequence: u32, head: &[u8], body: &[u8]) {
+    pub(super) fn handle(&mut self, kind: u16, sequence: u32, head: &[u8], body: &[u8]) {
         if kind == Kind::Data as u16 {
             if let Ok(head) = serde_json::from_slice::<DataHead>(head) {
                 self.receive_data(head, body);
@@ -105,7 +115,7 @@ impl Machine {
     }
 
     /// What belonged to the connection before ends; programs live on.
-    fn new_connection(&mut self) {
+    pub(super) fn new_connection(&mut self) {
         self.connection.epoch = self.connection.epoch.wrapping_add(1);
         self.streams.end_all();
         self.ports_end_all();
@@ -137,6 +147,8 @@ impl Machine {
             "tree.read" => self.tree_read(ticket, parse(head)?),
             "port.dial" => self.port_dial(ticket, &parse(head)?),
             "port.list" => self.port_list(ticket),
+            "quiesce" => Ok(self.quiesce()),
+            "thaw" => self.thaw(parse(head)?),
             "stop" => self.stop(ticket, &parse(head)?),
             other => Err(RequestError::invalid(format!("op is {other:?}; expected one of docs/internals/machines.md"))),
         }

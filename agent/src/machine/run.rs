@@ -7,6 +7,7 @@ use super::memory::MemoryWatch;
 use super::poller::{Poller, Source, Watched};
 use super::ports::Ports;
 use super::start::Settings;
+use super::states::Quiet;
 use super::stop::Stopping;
 use super::streams::{End, Streams};
 use super::work::Workers;
@@ -53,6 +54,10 @@ pub struct Machine {
     pub(super) workers: Workers,
     pub(super) stopping: Option<Stopping>,
     pub(super) descriptor_limit: Option<u64>,
+    /// How often this machine was restored.
+    pub(super) generation: u64,
+    /// While an instant of it is kept.
+    pub(super) quiet: Option<Quiet>,
     pub(super) next_order: u32,
     /// Where reads land first.
     pub(super) scratch: Vec<u8>,
@@ -92,6 +97,8 @@ impl Machine {
             next_order: 1,
             scratch: Vec::new(),
             descriptor_limit,
+            generation: 0,
+            quiet: None,
             mailbox,
             signals,
             poller,
@@ -100,6 +107,10 @@ impl Machine {
 
     /// Waits once, and does everything that can be done then.
     fn turn(&mut self) -> io::Result<Option<i32>> {
+        if self.quiet.is_some() {
+            self.quiet_turn();
+            return Ok(None);
+        }
         let now = Instant::now();
         let limit = self.next_deadline().map(|at| at.saturating_duration_since(now));
         for source in self.poller.wait(limit)? {
@@ -144,7 +155,7 @@ impl Machine {
     /// Frames that wait, then those of streams, as long as the channel takes them.
     fn send(&mut self) {
         loop {
-            if !self.connection.flush() {
+            if !self.connection.flush() || self.quiet.is_some() {
                 return;
             }
             self.streams.tell_credit(&mut self.connection.writer);

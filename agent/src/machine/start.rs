@@ -28,6 +28,9 @@ pub struct Settings {
     /// Programs get no new privileges and no capability, root's neither.
     #[serde(default)]
     pub unprivileged: bool,
+    /// How often it was restored.
+    #[serde(default)]
+    pub generation: u64,
 }
 
 impl Machine {
@@ -42,13 +45,18 @@ impl Machine {
         if let Some(hostname) = &settings.hostname {
             take_hostname(hostname);
         }
+        self.generation = self.generation.max(settings.generation);
+        if std::process::id() == 1 && self.settings.id.is_empty() {
+            // Without it nobody could watch it; a restore writes it again.
+            let _ = super::states::write_generation(self.generation);
+        }
         self.settings = settings;
         // What the kernel did before is nobody's exec.
         self.memory.kernel_has_killed();
         Ok(Answered::now(json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
-            "features": ["exec", "files", "trees", "watch", "ports"],
+            "features": ["exec", "files", "trees", "watch", "ports", "states"],
             "users": users::listed(),
             "shell": shell(),
         })))
@@ -56,7 +64,7 @@ impl Machine {
 }
 
 /// Only as process 1: elsewhere the name would be the host's own. Mostly the runtime has set it before.
-fn take_hostname(hostname: &str) {
+pub(super) fn take_hostname(hostname: &str) {
     if std::process::id() == 1 {
         // SAFETY: the name is valid for its length.
         unsafe { libc::sethostname(hostname.as_ptr().cast(), hostname.len()) };

@@ -30,6 +30,11 @@ pub struct Stopping {
 }
 
 impl Stopping {
+    /// Its end is given up that much later.
+    pub fn move_deadline(&mut self, away: Duration) {
+        self.give_up_at += away;
+    }
+
     /// When it is looked at again.
     pub fn next_deadline(&self) -> Option<Instant> {
         Some(self.give_up_at)

@@ -52,6 +52,15 @@ impl Execs {
         self.slots.values_mut().filter_map(|exec| exec.keeper.as_mut()).for_each(|keeper| keeper.order(order));
     }
 
+    /// This machine is a copy: what runs was started in another one, and nobody here waits for it.
+    pub fn all_copied(&mut self) {
+        for exec in self.slots.values_mut() {
+            exec.copied = true;
+            exec.waits.clear();
+            exec.orders.clear();
+        }
+    }
+
     fn slot_of(&self, id: &str) -> Option<u32> {
         self.slots.iter().find(|(_, exec)| exec.id == id).map(|(slot, _)| *slot)
     }
@@ -87,7 +96,11 @@ pub struct Exec {
     timed_out: bool,
     oom_killed: bool,
     lost: bool,
+    /// Started in the machine that this one is a copy of.
+    copied: bool,
     waits: Vec<Wait>,
+    /// Since when somebody who was told its end may come for its output.
+    owed: Option<Instant>,
     orders: BTreeMap<u32, Ticket>,
 }
 
@@ -172,6 +185,7 @@ impl Exec {
     fn state(&self) -> &'static str {
         match (self.lost, self.closed, self.left) {
             (true, ..) => "lost",
+            (_, false, _) if self.copied => "detached",
             (_, false, _) => "running",
             (_, true, true) => "detached",
             (_, true, false) => "exited",

@@ -10,11 +10,27 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 const REMEMBERED_EXECS: usize = 256;
 /// Output that finished execs may keep together.
 const REMEMBERED_BYTES: usize = 64 << 20;
+/// Who starts many at once has asked for each one's end by then.
+const FRESH: Duration = Duration::from_secs(10);
+/// Who asks for an end first and for the output then, finds it for so long, whatever else has finished meanwhile.
+const OWED: Duration = Duration::from_secs(60);
 
 /// After KILL, a process that cannot be ended (in uninterruptible sleep) holds the call no longer than this.
 const UNKILLABLE: Duration = Duration::from_secs(10);
 
 impl Execs {
+    /// Everything that is due is due that much later, and what lasts is shorter by it.
+    pub fn move_deadlines(&mut self, away: Duration) {
+        for exec in self.slots.values_mut() {
+            exec.described.started += away;
+            let moments = [&mut exec.deadline, &mut exec.drain_until, &mut exec.give_up_at, &mut exec.gone, &mut exec.owed];
+            moments.into_iter().flatten().for_each(|at| *at += away);
+            if let Some(keeper) = &mut exec.keeper {
+                keeper.order(&Order::Away { ms: away.as_millis() as u64 });
+            }
+        }
+    }
+
     /// When the next of them is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.slots.values().filter_map(Exec::next_deadline).min()
@@ -54,15 +70,17 @@ impl Machine {
     fn forget_old(&mut self, now: Instant) {
         let finished = |exec: &Exec| exec.closed && exec.gone.is_some();
         self.execs.slots.retain(|_, exec| !finished(exec) || exec.gone.is_none_or(|gone| gone + REMEMBERED > now));
-        let slots: Vec<u32> =
-            self.execs.slots.iter().filter(|(_, exec)| finished(exec)).map(|(slot, _)| *slot).collect();
+        let owed = |exec: &Exec| exec.owed.is_some_and(|since| since + OWED > now);
+        let forgettable = self.execs.slots.iter().filter(|(_, exec)| finished(exec) && !owed(exec));
+        let mut ends: Vec<(Option<Instant>, u32)> = forgettable.map(|(slot, exec)| (exec.gone, *slot)).collect();
+        ends.sort_unstable();
         let mut bytes = 0;
-        for (age, slot) in slots.iter().rev().enumerate() {
-            if age >= REMEMBERED_EXECS {
+        for (age, (_, slot)) in ends.iter().rev().enumerate() {
+            let Some(exec) = self.execs.of_slot(*slot) else { continue };
+            if age >= REMEMBERED_EXECS && exec.gone.is_none_or(|gone| gone + FRESH <= now) {
                 self.execs.slots.remove(slot);
                 continue;
             }
-            let Some(exec) = self.execs.of_slot(*slot) else { continue };
             bytes += exec.outputs().map(|output| output.kept.length()).sum::<usize>();
             if bytes > REMEMBERED_BYTES && age > 0 {
                 exec.outputs().for_each(|output| output.kept.clear());

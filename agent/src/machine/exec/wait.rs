@@ -6,6 +6,7 @@ use crate::channel::writer::Part;
 use crate::machine::mailbox::Reply;
 use crate::machine::run::{Answered, Machine, Ticket};
 use serde::Deserialize;
+use std::time::Instant;
 
 /// The head of the request.
 #[derive(Debug, Deserialize)]
@@ -35,6 +36,7 @@ impl Machine {
 
     pub(super) fn exec_answer(&mut self, slot: u32, wait: &Wait) {
         let Some(exec) = self.execs.of_slot(slot) else { return };
+        exec.owed = (!wait.collect).then(Instant::now);
         let head = exec.outcome();
         let mut body = Vec::new();
         if wait.collect {

@@ -7,9 +7,10 @@ use crate::machine::work::Order;
 use rustix::fs::{CWD, RenameFlags};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
 
 /// The head of `file.make`.
 #[derive(Debug, Deserialize)]
@@ -55,9 +56,8 @@ impl Machine {
         self.check_paths(&[&request.path])?;
         let user = request.user.clone();
         self.work(ticket, user.as_deref(), Order::default(), move || {
-            let mode = request.mode.unwrap_or(0o755) & 0o7777;
-            let made = DirBuilder::new().recursive(request.parents).mode(mode).create(&request.path);
-            made.map(|()| json!({})).map_err(|error| failed("make folder", &request.path, &error))
+            let made = make(&request).map(|()| json!({}));
+            made.map_err(|error| failed("make folder", &request.path, &error))
         })
     }
 
@@ -82,6 +82,28 @@ impl Machine {
         let user = request.user.clone();
         self.work(ticket, user.as_deref(), Order::default(), move || remove(&request))
     }
+}
+
+/// A mode is the new folder's alone, and exact: those above it are made as ever.
+fn make(request: &MakeRequest) -> io::Result<()> {
+    let path = Path::new(&request.path);
+    if let (true, Some(parent)) = (request.parents, path.parent()) {
+        make_parents(parent)?;
+    }
+    match DirBuilder::new().mode(request.mode.unwrap_or(0o755) & 0o7777).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && request.parents && path.is_dir() => return Ok(()),
+        made => made?,
+    }
+    let Some(mode) = request.mode else { return Ok(()) };
+    fs::set_permissions(path, Permissions::from_mode(mode & 0o7777))
+}
+
+/// Makes what is missing of a folder; a file on the way is no folder.
+pub(super) fn make_parents(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::Error::from_raw_os_error(libc::ENOTDIR),
+        _ => error,
+    })
 }
 
 fn rename(request: &MoveRequest) -> Result<Value, RequestError> {

@@ -63,7 +63,7 @@ fn write(request: &WriteRequest, queue: &Inbound) -> Result<Value, RequestError>
     let target = target(&request.path).map_err(failure)?;
     let folder = target.parent().ok_or_else(|| invalid(&request.path, "is the root folder; expected a file"))?;
     if request.parents {
-        fs::create_dir_all(folder).map_err(failure)?;
+        super::change::make_parents(folder).map_err(failure)?;
     }
     let before = match fs::symlink_metadata(&target) {
         Ok(metadata) if metadata.is_dir() => return Err(failure(io::Error::from_raw_os_error(libc::EISDIR))),

@@ -90,6 +90,11 @@ pub enum Order {
         /// Milliseconds between the two.
         grace_ms: u64,
     },
+    /// The machine stood still: what is due is due later.
+    Away {
+        /// That much.
+        ms: u64,
+    },
 }
 
 /// Runs the keeper; `arguments` are the two numbers. Returns its exit code.

@@ -139,6 +139,7 @@ impl Keeper {
                 tree::signal(libc::SIGTERM);
                 self.end(clock::span_ms(grace_ms));
             }
+            Order::Away { ms } => self.kill_at = self.kill_at.map(|at| at + clock::span_ms(ms)),
             Order::Signal { order, signal, tree } => {
                 let count = self.signal(signal, tree);
                 tell(&mut self.control, &News::Signalled { order, count });

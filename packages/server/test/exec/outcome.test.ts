@@ -105,7 +105,7 @@ describe("a call", () => {
   test("row 16: a heredoc and a long subprocess are the shell's own", async () => {
     const command = "cat <<'EOF'\na $HOME 'quoted'\nEOF\nsleep 0.2; tr '\\0' '|' < /proc/$$/cmdline; true";
     const outcome = await server().exec({ command });
-    expect(outcome.stdout).toBe(`a $HOME 'quoted'\n/bin/bash -c ${command}\n`);
+    expect(outcome.stdout).toBe(`a $HOME 'quoted'\n/bin/bash|-c|${command}|`);
   });
 
   test("row 21: a program that the memory's limit ended says so", async () => {
@@ -175,22 +175,29 @@ describe("a call", () => {
   });
 });
 
-test("class 33: sixty-four execs that write as much as they can cost the server a bounded part of it", async () => {
+test("row 9: an exec that began before hundreds of others has its output at its end", async () => {
+  const first = server().exec({ command: "until [ -e /tmp/go ]; do sleep 0.05; done; echo first" });
+  const others = Array.from({ length: 300 }, () => server().exec({ argv: ["/bin/true"] }));
+  await Promise.all(others);
+  await server().run("touch /tmp/go");
+  expect(await first).toMatchObject({ stdout: "first\n", exit_code: 0 });
+});
+
+test("class 33: sixty-four execs that write much at once are all whole, and cost the server a bounded part of it", async () => {
+  const size = 4 * 2 ** 20;
+  const body = JSON.stringify({ command: `head -c ${size} /dev/zero | tr '\\0' a` });
   const before = process.memoryUsage.rss();
   let peak = before;
-  const timer = setInterval(() => {
-    peak = Math.max(peak, process.memoryUsage.rss());
-  }, 5);
-  const size = 4 * 2 ** 20;
-  const outcomes = await Promise.all(
-    Array.from({ length: 64 }, () => server().exec({ command: `head -c ${size} /dev/zero | tr '\\0' a` })),
-  );
-  clearInterval(timer);
-  expect(new Set(outcomes.map(({ stdout_bytes }) => stdout_bytes))).toEqual(new Set([size]));
-  console.log(
-    "peak MiB over the start",
-    (peak - before) / 2 ** 20,
-    "truncated",
-    outcomes.filter(({ truncated }) => truncated).length,
-  );
+  const path = `/v1/machines/${server().box}/exec`;
+  const lengths = Array.from({ length: 64 }, async () => {
+    const reply = await server().open(path, { method: "POST", body });
+    let length = 0;
+    for await (const chunk of reply) {
+      length += (chunk as Buffer).length;
+      peak = Math.max(peak, process.memoryUsage.rss());
+    }
+    return length;
+  });
+  for (const length of await Promise.all(lengths)) expect(length).toBeGreaterThan(size);
+  expect(peak - before).toBeLessThan(320 * 2 ** 20);
 });
