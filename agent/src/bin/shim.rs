@@ -13,6 +13,7 @@ fn main() -> ExitCode {
         (None, _) => shim::run(folder.as_ref(), false),
         (Some("--adopt"), 1) => shim::run(folder.as_ref(), true),
         (Some("--runtime"), 2..) => Err(shim::enter::runtime(folder.as_ref(), &rest[1..])),
+        (Some("--checkpoint"), 3..) => Err(shim::enter::checkpoint(folder.as_ref(), rest[1].as_ref(), &rest[2..])),
         (Some("--end"), 1) => shim::foreground::end(folder.as_ref()),
         (Some("--foreground"), 2..) => Err(shim::foreground::run(folder.as_ref(), &rest[1..])),
         (Some("--inside"), 2..) => Err(shim::enter::program(folder.as_ref(), &rest[1..])),
@@ -31,7 +32,8 @@ fn main() -> ExitCode {
 fn explain(arguments: &[String]) -> ExitCode {
     eprintln!(
         "sandpool-shim: received the arguments {arguments:?}, expected <folder of a machine>, then nothing, --adopt, \
-         --end, --runtime ARGUMENT…, --foreground ARGUMENT… or --inside PROGRAM ARGUMENT…"
+         --end, --runtime ARGUMENT…, --foreground ARGUMENT…, --checkpoint FOLDER ARGUMENT… or \
+         --inside PROGRAM ARGUMENT…"
     );
     ExitCode::from(64)
 }

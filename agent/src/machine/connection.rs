@@ -82,7 +82,8 @@ impl Connection {
             let left = at.saturating_duration_since(now).as_micros().div_ceil(1000);
             i32::try_from(left).unwrap_or(i32::MAX)
         });
-        let entry = |used: bool, fd: i32, events: i16| libc::pollfd { fd: if used { fd } else { -1 }, events, revents: 0 };
+        let entry =
+            |used: bool, fd: i32, events: i16| libc::pollfd { fd: if used { fd } else { -1 }, events, revents: 0 };
         let mut entries = [
             entry(self.input_retry_at.is_none(), self.input.raw(), libc::POLLIN),
             entry(self.output_retry_at.is_none() && !self.writer.is_empty(), self.output.raw(), libc::POLLOUT),

@@ -87,9 +87,13 @@ impl Machine {
             }
             let ticket = Ticket { epoch: self.connection.epoch, sequence };
             match self.request(ticket, &operation.op, head) {
-                Ok(Answered::Now(answer)) => self.reply(ticket, Ok(answer.into())),
+                // Not by the ticket: a restored machine has a new connection by now.
+                Ok(Answered::Now(answer)) => self.connection.reply(sequence, Ok(answer.into())),
                 Ok(Answered::Later) => {}
-                Err(error) => self.reply(ticket, Err(error)),
+                Err(error) => return self.reply(ticket, Err(error)),
+            }
+            if operation.op == "thaw" {
+                self.end_silence();
             }
         }
     }

@@ -116,6 +116,10 @@ impl Machine {
         for source in self.poller.wait(limit)? {
             self.ready(source);
         }
+        if self.quiet.is_some() {
+            self.connection.flush();
+            return Ok(None);
+        }
         for post in self.mailbox.take() {
             self.deliver(post);
         }

@@ -3,6 +3,7 @@
 
 use super::identity::Identity;
 use super::namespaces::Namespaces;
+use super::saved::State;
 use super::{runtime, settings};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -11,8 +12,24 @@ use std::process::Command;
 
 /// Runs the runtime with these arguments; returns only when it could not be run.
 pub fn runtime(folder: &Path, arguments: &[String]) -> io::Error {
+    run(folder, None, arguments)
+}
+
+/// Has the runtime write the machine's state into a folder of the host; the machine goes on.
+pub fn checkpoint(folder: &Path, state: &Path, options: &[String]) -> io::Error {
+    let state = match State::open(folder, state, true) {
+        Ok(state) => state,
+        Err(error) => return error,
+    };
+    let image = format!("--image-path={}", state.place().display());
+    let mut arguments = vec!["checkpoint".into(), image];
+    arguments.extend_from_slice(options);
+    run(folder, Some(state), &arguments)
+}
+
+fn run(folder: &Path, state: Option<State>, arguments: &[String]) -> io::Error {
     match prepare(folder) {
-        Ok((settings, spaces)) => match runtime::in_place(&settings, &spaces) {
+        Ok((settings, spaces)) => match runtime::in_place(&settings, &spaces, state) {
             Ok(mut command) => command.args(arguments).exec(),
             Err(error) => error,
         },

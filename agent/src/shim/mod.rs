@@ -13,6 +13,7 @@ mod pipes;
 mod requests;
 mod ring;
 mod runtime;
+pub mod saved;
 mod serve;
 mod settings;
 mod shift;

@@ -51,6 +51,11 @@ pub fn make(wanted: &Mount, settings: &Settings, user: Option<&File>) -> io::Res
 }
 
 fn bind(source: &Path, target: &Path, read_only: bool, idmap: Idmap, user: Option<&File>) -> io::Result<()> {
+    move_tree(&detached(source, read_only, idmap, user)?, &path(target)?)
+}
+
+/// What stands at a path as a mount that is nowhere yet.
+pub fn detached(source: &Path, read_only: bool, idmap: Idmap, user: Option<&File>) -> io::Result<OwnedFd> {
     let tree = open_tree(source)?;
     let mut attributes = Attributes { set: MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, ..Attributes::default() };
     if read_only {
@@ -66,7 +71,11 @@ fn bind(source: &Path, target: &Path, read_only: bool, idmap: Idmap, user: Optio
             _ => {}
         }
     }
-    let target = path(target)?;
+    Ok(tree)
+}
+
+/// Puts a detached mount at its place; plain calls only.
+pub fn move_tree(tree: &OwnedFd, target: &CString) -> io::Result<()> {
     // SAFETY: a tree this process owns and two strings that end with NUL.
     check(unsafe {
         libc::syscall(
@@ -198,7 +207,8 @@ fn mount(
     check(unsafe { libc::mount(pointer(&source), target.as_ptr(), pointer(&kind), flags, pointer(&data).cast()) })
 }
 
-fn path(path: &Path) -> io::Result<CString> {
+/// For the kernel.
+pub fn path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 

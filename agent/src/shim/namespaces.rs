@@ -84,6 +84,13 @@ impl Entry {
         to_root()
     }
 
+    /// Enters both, and a mount namespace that only this process has and that goes with it.
+    pub fn enter_alone(&self) -> io::Result<()> {
+        self.enter()?;
+        // SAFETY: takes a number only.
+        check(unsafe { libc::unshare(libc::CLONE_NEWNS) })
+    }
+
     /// Enters the mount namespace only.
     pub fn enter_mounts(&self) -> io::Result<()> {
         enter(&self.mount, libc::CLONE_NEWNS)?;

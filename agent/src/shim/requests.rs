@@ -48,9 +48,14 @@ pub fn take(shim: &mut Shim, asker: Asker, head: Value) {
                 refuse(shim, asker, &error);
             }
         }
+        "shim.restore" => match start::restore(shim, head["folder"].as_str().unwrap_or_default()) {
+            Ok(()) => shim.answer(asker, &json!({"ok": true})),
+            Err(error) => refuse(shim, asker, &error),
+        },
         other => {
-            let message =
-                format!("received {other:?}, expected shim.status, shim.create, shim.kill, shim.stop or shim.runtime");
+            let message = format!(
+                "received {other:?}, expected shim.status, shim.create, shim.restore, shim.kill, shim.stop or shim.runtime"
+            );
             refuse(shim, asker, &RequestError::invalid(message));
         }
     }
@@ -71,7 +76,7 @@ pub fn kill(shim: &mut Shim) {
 fn thaw(shim: &mut Shim) {
     let (Some(spaces), RuntimeKind::Runc) = (&shim.spaces, shim.settings.runtime.kind) else { return };
     let arguments = ["kill".into(), shim.settings.id.clone(), "KILL".into()];
-    if let Ok(call) = runtime::call(&shim.settings, spaces, &arguments) {
+    if let Ok(call) = runtime::call(&shim.settings, spaces, &arguments, None) {
         shim.calls.push(Waiting { call, deadline: Instant::now() + THAW_LIMIT, asker: Some(NOBODY) });
     }
 }
@@ -83,7 +88,7 @@ fn call(shim: &mut Shim, asker: Asker, head: Value) -> Result<(), RequestError> 
         let message = "the machine's namespaces are gone: their holder was killed, and so was the shim";
         return Err(RequestError::new("machine_lost", message).with_hint("save what can be saved and delete it"));
     };
-    let call = runtime::call(&shim.settings, spaces, &wanted.args)
+    let call = runtime::call(&shim.settings, spaces, &wanted.args, None)
         .map_err(|error| RequestError::new("runtime_failed", format!("the runtime could not be run: {error}")))?;
     let limit = Duration::from_millis(wanted.timeout_ms.unwrap_or(CALL_LIMIT_MS));
     shim.calls.push(Waiting { call, deadline: Instant::now() + limit, asker: Some(asker) });

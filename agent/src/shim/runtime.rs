@@ -1,6 +1,7 @@
 //! Calls of the OCI runtime, each inside the machine's namespaces.
 
 use super::namespaces::{Namespaces, die_with};
+use super::saved::State;
 use super::settings::{RuntimeKind, Settings};
 use crate::system;
 use std::fs::File;
@@ -40,7 +41,7 @@ pub struct Streams {
 
 /// Creates the container; its first process waits for `start`.
 pub fn create(settings: &Settings, spaces: &Namespaces, streams: Streams) -> io::Result<Child> {
-    let mut command = command(settings, spaces, true, true)?;
+    let mut command = command(settings, spaces, Way { into_groups: true, with_shim: true, state: None })?;
     command.arg("create").arg("--bundle").arg(&settings.bundle);
     command.arg("--pid-file").arg(pid_file(settings)).arg(&settings.id);
     command.stdin(streams.input).stdout(streams.output).stderr(streams.errors);
@@ -48,10 +49,10 @@ pub fn create(settings: &Settings, spaces: &Namespaces, streams: Streams) -> io:
 }
 
 /// Any other call.
-pub fn call(settings: &Settings, spaces: &Namespaces, arguments: &[String]) -> io::Result<Call> {
+pub fn call(settings: &Settings, spaces: &Namespaces, arguments: &[String], state: Option<State>) -> io::Result<Call> {
     let (stdout, stderr) = (memory_file()?, memory_file()?);
     let makes_sandbox = matches!(arguments.first().map(String::as_str), Some("create" | "restore" | "run"));
-    let mut command = command(settings, spaces, makes_sandbox, true)?;
+    let mut command = command(settings, spaces, Way { into_groups: makes_sandbox, with_shim: true, state })?;
     command.args(arguments).stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
     Ok(Call { child: command.spawn()?, stdout, stderr })
 }
@@ -62,12 +63,22 @@ pub fn pid_file(settings: &Settings) -> PathBuf {
 }
 
 /// A call that takes this process's place and its descriptors.
-pub fn in_place(settings: &Settings, spaces: &Namespaces) -> io::Result<Command> {
-    command(settings, spaces, false, false)
+pub fn in_place(settings: &Settings, spaces: &Namespaces, state: Option<State>) -> io::Result<Command> {
+    command(settings, spaces, Way { into_groups: false, with_shim: false, state })
 }
 
-/// `into_groups`: what the call leaves behind belongs to the machine's cgroups. runc puts the container there itself.
-fn command(settings: &Settings, spaces: &Namespaces, into_groups: bool, with_shim: bool) -> io::Result<Command> {
+/// How a call is made.
+struct Way {
+    /// What it leaves behind belongs to the machine's cgroups. runc puts the container there itself.
+    into_groups: bool,
+    /// It ends with this process.
+    with_shim: bool,
+    /// The folder that it sees beside the machine's own.
+    state: Option<State>,
+}
+
+fn command(settings: &Settings, spaces: &Namespaces, way: Way) -> io::Result<Command> {
+    let Way { into_groups, with_shim, state } = way;
     let runtime = &settings.runtime;
     // Found after the namespaces were entered: what root of the user namespace may not reach was bound for it.
     let mut command = Command::new(&runtime.path);
@@ -84,7 +95,13 @@ fn command(settings: &Settings, spaces: &Namespaces, into_groups: bool, with_shi
         for group in &groups {
             system::write(group.as_raw_fd(), b"0")?;
         }
-        entry.enter()?;
+        match &state {
+            Some(state) => {
+                entry.enter_alone()?;
+                state.mount()?;
+            }
+            None => entry.enter()?,
+        }
         // Last: taking other ids clears it. A call that outlived a killed shim would go on making what nobody looks for.
         if with_shim { die_with(0) } else { Ok(()) }
     };

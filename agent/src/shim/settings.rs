@@ -118,6 +118,9 @@ pub struct Settings {
     /// Whether the machine has a network namespace that is set up from outside before the container is created.
     #[serde(default)]
     pub network: bool,
+    /// Whether the container waits, once it is created, for a state to be restored into it.
+    #[serde(default)]
+    pub restore: bool,
     /// Environment of the runtime's calls.
     pub environ: BTreeMap<String, String>,
     /// How long a machine may take to stop.

@@ -4,14 +4,18 @@ use super::identity::Identity;
 use super::namespaces::Namespaces;
 use super::pipes;
 use super::runtime;
+use super::saved::State;
 use super::state::{Ended, Sandbox, Shim, Waiting, now_ms};
+use crate::channel::error::RequestError;
 use crate::channel::frame::Kind;
 use serde_json::json;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// The memory of a large machine is read from a disk.
+const RESTORE_LIMIT: Duration = Duration::from_secs(600);
 
 /// Makes the namespaces and begins the runtime's `create`, a machine with a network only when it is told that the network
 /// is set up. A failure becomes the machine's exit.
@@ -49,12 +53,16 @@ pub fn created(shim: &mut Shim, success: bool) {
     if !success {
         return fail_with_last_words(shim, "create");
     }
-    if let Err(error) = try_start(shim) {
-        fail(shim, &error.to_string());
+    let done = meet(shim).and_then(|()| if shim.settings.restore { Ok(()) } else { begin_start(shim) });
+    match done {
+        Ok(()) if shim.settings.restore => tell_status(shim),
+        Ok(()) => {}
+        Err(error) => fail(shim, &error.to_string()),
     }
 }
 
-fn try_start(shim: &mut Shim) -> io::Result<()> {
+/// The sandbox is there: from now on its end is the machine's.
+fn meet(shim: &mut Shim) -> io::Result<()> {
     let file = runtime::pid_file(&shim.settings);
     let pid: i32 = std::fs::read_to_string(&file)?.trim().parse().map_err(io::Error::other)?;
     let gone = || io::Error::other("the sandbox ended before its program was started");
@@ -62,19 +70,55 @@ fn try_start(shim: &mut Shim) -> io::Result<()> {
     let process = identity.open().ok_or_else(gone)?;
     identity.write(&sandbox_file(shim))?;
     shim.sandbox = Some(Sandbox { pid, process });
-    let spaces = shim.spaces.as_ref().ok_or_else(gone)?;
-    let call = runtime::call(&shim.settings, spaces, &["start".into(), shim.settings.id.clone()])?;
+    Ok(())
+}
+
+fn begin_start(shim: &mut Shim) -> io::Result<()> {
+    let spaces = shim.spaces.as_ref().ok_or_else(|| io::Error::other("the namespaces are gone"))?;
+    let call = runtime::call(&shim.settings, spaces, &["start".into(), shim.settings.id.clone()], None)?;
     shim.calls.push(Waiting { call, deadline: Instant::now() + START_LIMIT, asker: None });
+    Ok(())
+}
+
+/// Puts the state of a folder into the container that waits for it, in the place of a start.
+pub fn restore(shim: &mut Shim, folder: &str) -> Result<(), RequestError> {
+    let status = shim.status();
+    if status["state"] != "created" {
+        let message = format!("the machine is {}, expected created, once", status["state"]);
+        return Err(RequestError::new("machine_state", message));
+    }
+    begin_restore(shim, folder.as_ref()).map_err(|error| {
+        RequestError::new("runtime_failed", format!("the state in {folder:?} cannot be restored: {error}"))
+    })
+}
+
+fn begin_restore(shim: &mut Shim, folder: &Path) -> io::Result<()> {
+    let spaces = shim.spaces.as_ref().ok_or_else(|| io::Error::other("the namespaces are gone"))?;
+    let state = State::open(&shim.folder, folder, false)?;
+    let image = format!("--image-path={}", state.place().display());
+    let arguments = ["restore".into(), "--detach".into(), image, shim.settings.id.clone()];
+    let call = runtime::call(&shim.settings, spaces, &arguments, Some(state))?;
+    // What the machine was sent before the instant may lack its end.
+    shim.to_agent.end().extend([0; TORN_BYTES]);
+    shim.restoring = true;
+    shim.calls.push(Waiting { call, deadline: Instant::now() + RESTORE_LIMIT, asker: None });
+    tell_status(shim);
     Ok(())
 }
 
 /// `start` has ended.
 pub fn started(shim: &mut Shim, success: bool, said: &str) {
     if !success {
-        return fail(shim, &format!("the runtime could not start the container: {}", said.trim()));
+        let what = if shim.restoring { "restore the state" } else { "start the container" };
+        return fail(shim, &format!("the runtime could not {what}: {}", said.trim()));
     }
+    shim.restoring = false;
     shim.started_at = Some(now_ms());
     let _ = std::fs::write(started_file(shim), shim.started_at.unwrap_or(0).to_string());
+    tell_status(shim);
+}
+
+fn tell_status(shim: &mut Shim) {
     let status = shim.status();
     let mut event = json!({"event": "shim"});
     merge(&mut event, status);

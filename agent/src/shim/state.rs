@@ -66,6 +66,8 @@ pub struct Shim {
     pub creating: Option<Child>,
     /// Null until it was created.
     pub sandbox: Option<Sandbox>,
+    /// The runtime puts a state into the container.
+    pub restoring: bool,
     /// Whether the container's first process was started.
     pub started_at: Option<u64>,
     /// Kills for lack of memory before the start.
@@ -111,6 +113,7 @@ impl Shim {
             spaces: None,
             creating: None,
             sandbox: None,
+            restoring: false,
             started_at: None,
             kills_before: 0,
             calls: Vec::new(),
@@ -132,6 +135,8 @@ impl Shim {
             (Some(_), _) => "exited",
             (None, Some(_)) => "running",
             (None, None) if self.settings.network && self.creating.is_none() && self.sandbox.is_none() => "waiting",
+            (None, None) if self.restoring => "restoring",
+            (None, None) if self.settings.restore && self.sandbox.is_some() => "created",
             (None, None) => "starting",
         };
         json!({

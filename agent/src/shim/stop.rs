@@ -44,7 +44,7 @@ pub fn finish(shim: &mut Shim, ended: Ended) {
 fn delete_container(shim: &Shim) {
     let Some(spaces) = &shim.spaces else { return };
     let arguments = ["delete".into(), "--force".into(), shim.settings.id.clone()];
-    let Ok(mut call) = runtime::call(&shim.settings, spaces, &arguments) else { return };
+    let Ok(mut call) = runtime::call(&shim.settings, spaces, &arguments, None) else { return };
     let deadline = Instant::now() + DELETE_LIMIT;
     while matches!(call.child.try_wait(), Ok(None)) {
         if Instant::now() > deadline {

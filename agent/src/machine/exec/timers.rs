@@ -23,7 +23,8 @@ impl Execs {
     pub fn move_deadlines(&mut self, away: Duration) {
         for exec in self.slots.values_mut() {
             exec.described.started += away;
-            let moments = [&mut exec.deadline, &mut exec.drain_until, &mut exec.give_up_at, &mut exec.gone, &mut exec.owed];
+            let moments =
+                [&mut exec.deadline, &mut exec.drain_until, &mut exec.give_up_at, &mut exec.gone, &mut exec.owed];
             moments.into_iter().flatten().for_each(|at| *at += away);
             if let Some(keeper) = &mut exec.keeper {
                 keeper.order(&Order::Away { ms: away.as_millis() as u64 });

@@ -54,7 +54,8 @@ impl Machine {
     /// Whether a frame has to wait for the end of the silence; then it is kept.
     pub(in crate::machine) fn is_early(&mut self, kind: u16, sequence: u32, head: &[u8], body: &[u8]) -> bool {
         let Some(quiet) = &mut self.quiet else { return false };
-        let operation = if kind == Kind::Request as u16 { serde_json::from_slice::<Operation>(head).ok() } else { None };
+        let operation =
+            if kind == Kind::Request as u16 { serde_json::from_slice::<Operation>(head).ok() } else { None };
         match operation.as_ref().map(|operation| operation.op.as_ref()) {
             Some("quiesce" | "thaw") => false,
             // The server that asked for the silence is gone, and the next one begins.
@@ -70,7 +71,7 @@ impl Machine {
     }
 
     /// Ends the silence: deadlines are as far away as they were when it began, and what came in it is handled.
-    pub(super) fn end_silence(&mut self) {
+    pub(in crate::machine) fn end_silence(&mut self) {
         let Some(quiet) = self.quiet.take() else { return };
         self.move_deadlines(quiet.since.elapsed());
         for Early { kind, sequence, head, body } in quiet.early {

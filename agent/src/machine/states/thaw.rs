@@ -30,7 +30,7 @@ pub struct ThawRequest {
 }
 
 impl Machine {
-    /// Becomes who it is now, and goes on.
+    /// Becomes who it is now. Once that is answered the silence ends.
     pub(in crate::machine) fn thaw(&mut self, request: ThawRequest) -> Result<Answered, RequestError> {
         if request.generation < self.generation {
             return Err(RequestError::invalid(format!(
@@ -53,7 +53,6 @@ impl Machine {
             ran = hooks;
             warnings.extend(more);
         }
-        self.end_silence();
         Ok(Answered::now(json!({"generation": self.generation, "hooks": ran, "warnings": warnings})))
     }
 
