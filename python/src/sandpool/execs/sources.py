@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
@@ -34,7 +34,7 @@ class FrameSource(Protocol):
 
     joins: bool
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Generator[Frame, None, None]:
         """Yield frames; raises ConnectionLostError where the way broke off."""
 
     def send(self, kind: int, data: bytes) -> None:
@@ -54,7 +54,7 @@ class StreamedReply:
         # With it the same request joins what it began.
         self._headers = {"Content-Type": "application/json", "Idempotency-Key": uuid.uuid4().hex}
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Generator[Frame, None, None]:
         """Yield frames as they come."""
         with self._calls.open("POST", self._path, headers=self._headers, body=self._body, timeout_s=None) as reply:
             yield from read_frames(self._calls.server.pieces(reply))
@@ -91,7 +91,7 @@ class AttachedSocket:
                 self.close()
                 raise
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Generator[Frame, None, None]:
         """Yield frames as they come. While nobody asks for the next one the program waits."""
         try:
             while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -57,6 +57,7 @@ class ExecStream:
         self._outcome: Mapping[str, Any] | None = None
         self._sending = threading.Lock()
         self._breaks = 0
+        self._closed = False
         try:
             self._frames, first = repeat_when_broken(self._begin) if source.joins else self._begin()
         except BaseException:
@@ -107,10 +108,17 @@ class ExecStream:
 
     def close(self) -> None:
         """Let go of the program. One that was started here, not attached to, is ended."""
+        if self._closed:
+            return
+        self._closed = True
         if self._outcome is None and self._owned:
             with suppress(SandpoolError):
                 self.kill()
         self._source.close()
+        # Not left to the collector, for they hold the connection. One that another thread is in comes to its end there.
+        for generator in (self._events, self._frames):
+            with suppress(ValueError):
+                generator.close()
 
     def __enter__(self) -> ExecStream:
         return self
@@ -125,7 +133,7 @@ class ExecStream:
         with self._sending:
             self._source.send(CONTROL, json.dumps(message).encode())
 
-    def _begin(self) -> tuple[Iterator[Frame], dict[str, Any]]:
+    def _begin(self) -> tuple[Generator[Frame, None, None], dict[str, Any]]:
         frames = self._source.frames()
         frame = next(frames, None)
         if frame is None:
@@ -137,7 +145,7 @@ class ExecStream:
             raise ReplyError(f"The first frame of a program is {frame.data[:80]!r}; expected its id.")
         return frames, first
 
-    def _read(self) -> Iterator[ExecEvent]:
+    def _read(self) -> Generator[ExecEvent, None, None]:
         try:
             skip = {STDOUT: 0, STDERR: 0}
             while True:
