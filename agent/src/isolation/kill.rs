@@ -51,7 +51,7 @@ impl Isolation {
         let mut remaining = Vec::new();
         // The signal comes first: beside a fork bomb this process gets its turn seldom, and a look
         // through /proc costs a thousand times the kill.
-        while row.may_live() {
+        while row.may_live() || (remaining.is_empty() && row.may_hide()) {
             row.signal()?;
             remaining = row.all_ended(ROUND);
             if remaining.is_empty() || started.elapsed() >= LIMIT {
@@ -69,7 +69,7 @@ impl Isolation {
     /// the waits, some milliseconds a row while the kernel frees its mounts, then overlap.
     pub fn signal_everything(&self, id: &Identity) -> io::Result<()> {
         let row = self.members(id);
-        if row.may_live() { row.signal() } else { Ok(()) }
+        if row.may_live() || row.may_hide() { row.signal() } else { Ok(()) }
     }
 
     /// Whether nothing of the row is left; never waits. `thorough`: looks through `/proc` where the kernel does not tell
@@ -123,6 +123,16 @@ impl Members {
             #[cfg(target_os = "linux")]
             Self::Group { uid, group } => !own_groups::alive_in(group, *uid).is_empty(),
             Self::Row { leader, home } => !row_alive(*leader, home).is_empty(),
+        }
+    }
+
+    /// Whether processes of the row can be where `may_live` does not look: a program with an older helper enters no group of
+    /// processes, and what it started before it was put there stays outside. A signal by the uid meets them all.
+    fn may_hide(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Group { .. } => true,
+            _ => false,
         }
     }
 

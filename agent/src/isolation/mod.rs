@@ -133,7 +133,10 @@ impl Isolation {
     pub fn adopt(&self, id: &Identity, pid: i32) {
         self.leaders.borrow_mut().insert(id.uid, processes::Leader::of(pid));
         #[cfg(target_os = "linux")]
-        prepare::raise_oom_score(pid);
+        {
+            own_groups::put(id, pid);
+            prepare::raise_oom_score(pid);
+        }
     }
 
     fn leader(&self, uid: u32) -> Option<processes::Leader> {

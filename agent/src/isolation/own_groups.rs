@@ -64,6 +64,14 @@ fn limit(folder: &Path, processes: u64) -> io::Result<()> {
         .map_err(|error| explain(error, format!("cannot limit the processes of {folder:?}")))
 }
 
+/// Puts the process where it should have gone by itself: a program with an older helper does not know the group of processes.
+pub(super) fn put(id: &Identity, pid: i32) {
+    if let Some(group) = &id.pids {
+        // It may have ended.
+        let _ = fs::write(group.join("cgroup.procs"), pid.to_string());
+    }
+}
+
 /// Processes of that uid in a group that have not ended.
 pub(super) fn alive_in(group: &Path, uid: u32) -> Vec<i32> {
     let count = fs::read_to_string(group.join("pids.current")).unwrap_or_default();

@@ -46,9 +46,9 @@ impl Shard {
             watch.total_before = total;
             watch.due_us = now_us + watch.pause_us;
             let is_long_ago = now_us >= watch.swept_us + BETWEEN_SWEEPS_US;
-            if total >= self.settings.memory_bytes
-                && (is_long_ago || total >= watch.safe_total || !watch.above.is_empty())
-            {
+            // Below it neither a row nor the sandbox can have passed its limit.
+            let least_limit = self.settings.memory_bytes.min(self.settings.shard_memory_bytes.unwrap_or(u64::MAX));
+            if total >= least_limit && (is_long_ago || total >= watch.safe_total || !watch.above.is_empty()) {
                 self.sweep(total, now_us);
             }
         }
@@ -81,7 +81,8 @@ impl Shard {
             }
         }
         self.watch.swept_us = now_us;
-        self.watch.safe_total = total.saturating_add(headroom / 2);
+        let sandbox_headroom = self.settings.shard_memory_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(total));
+        self.watch.safe_total = total.saturating_add(headroom.min(sandbox_headroom) / 2);
         if let (Some(limit), Some((number, used))) = (self.settings.shard_memory_bytes, largest) {
             self.relieve(total, limit, number, used);
         }
