@@ -1,6 +1,20 @@
 """One module a topic; each prints a table and returns its figures."""
 
-from bench.topics import asynchronous, branching, frames, memory, node_cpu, packed, resets, roundtrip, start, steps, straggler, vectorized
+from bench.topics import (
+    asynchronous,
+    branching,
+    frames,
+    machines,
+    memory,
+    node_cpu,
+    packed,
+    resets,
+    roundtrip,
+    start,
+    steps,
+    straggler,
+    vectorized,
+)
 
 TOPICS = {
     "steps": steps.run,
@@ -15,4 +29,7 @@ TOPICS = {
     "straggler": straggler.run,
     "memory": memory.run,
     "branching": branching.run,
+    "machines": machines.run,
 }
+# Only when they are named.
+LONG_TOPICS = {"machines-large": machines.run_large}
