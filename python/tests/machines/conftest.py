@@ -70,8 +70,8 @@ class Cutter:
             except OSError:
                 return
             server = socket.create_connection(self._target)
-            self.connections += 1
             self._sockets += [client, server]
+            self.connections += 1
             threading.Thread(target=self._pass, args=(client, server, True), daemon=True).start()
             threading.Thread(target=self._pass, args=(server, client, False), daemon=True).start()
 
