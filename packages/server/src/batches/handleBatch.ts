@@ -67,7 +67,7 @@ const observe: Run = async (_limits, pool, _request, encoding) => {
 const BODY_OPERATIONS: Record<Exclude<BatchOperation, "observations">, Run> = {
   step: async (limits, pool, request, encoding) => {
     const binary = isBinary(request);
-    const body = await readBody(request, limits.stepBodyBytes, limits.bodyIdleMs);
+    const body = await readBody(request, limits.stepBodyBytes, limits);
     const input = parseStep(body, binary, limits.jsonDepth);
     return { batch: await pool.step(input, encoding), rows: input.actions.count };
   },
@@ -104,7 +104,7 @@ function isBinary(request: IncomingMessage): boolean {
 
 function readJsonBody(limits: ServerLimits, request: IncomingMessage): Promise<Buffer> {
   if (isBinary(request)) throw mediaType("Content-Type", request.headers["content-type"]);
-  return readBody(request, limits.batchBodyBytes, limits.bodyIdleMs);
+  return readBody(request, limits.batchBodyBytes, limits);
 }
 
 function selectedRows(pool: Pool, where: readonly boolean[] | readonly number[] | null | undefined): number {

@@ -32,10 +32,4 @@ export class Attendance {
       how.abandoned();
     }, COME_BACK_MS).unref();
   }
-
-  /** The server stops: what runs is left as it is. */
-  close(): void {
-    for (const { timer } of this.#waiting.values()) if (timer !== null) clearTimeout(timer);
-    this.#waiting.clear();
-  }
 }

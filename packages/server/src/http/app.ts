@@ -109,7 +109,7 @@ function acceptJson(app: App, context: RouteContext): void {
     const encoding = request.headers["content-encoding"];
     if (encoding !== undefined && encoding !== "identity") throw mediaType("Content-Encoding", encoding);
     const limitBytes = request.routeOptions.bodyLimit ?? context.limits.smallBodyBytes;
-    const body = await readBody(request.raw, limitBytes, context.limits.bodyIdleMs);
+    const body = await readBody(request.raw, limitBytes, context.limits);
     request.rawBody = body;
     if (body.length === 0) return undefined;
     return parseJson(body, context.limits.jsonDepth);

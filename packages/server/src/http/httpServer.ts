@@ -13,7 +13,8 @@ const TLS_HANDSHAKE_MS = 10_000;
 export function createHttpServer(limits: ServerLimits, tls: ServerOptions["tls"], listener: RequestListener): Server {
   const options = {
     headersTimeout: limits.headersTimeoutMs,
-    requestTimeout: limits.requestTimeoutMs,
+    // Bodies have bounds of their own, where they are read: an upload takes as long as it takes.
+    requestTimeout: 0,
     keepAliveTimeout: limits.keepAliveMs,
     connectionsCheckingInterval: limits.connectionsCheckMs,
     maxHeaderSize: limits.maxHeaderBytes,

@@ -1,15 +1,21 @@
 import type { IncomingMessage } from "node:http";
 import { SandpoolError } from "@sandpool/protocol";
+import type { ServerLimits } from "../options.ts";
 
 /**
  * The whole body as one buffer; without a copy where it came in one chunk.
- * Throws `body_too_large` before reading where Content-Length already tells, `request_timeout` where it stands still.
+ * Throws `body_too_large` before reading where Content-Length already tells, `request_timeout` where it stands still or drips.
  */
-export function readBody(request: IncomingMessage, limitBytes: number, idleMs: number): Promise<Buffer> {
+export function readBody(
+  request: IncomingMessage,
+  limitBytes: number,
+  { bodyIdleMs: idleMs, requestTimeoutMs: totalMs }: Pick<ServerLimits, "bodyIdleMs" | "requestTimeoutMs">,
+): Promise<Buffer> {
   const announced = Number(request.headers["content-length"] ?? Number.NaN);
   if (announced > limitBytes) return Promise.reject(tooLarge(announced, limitBytes));
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
+    const begunAtMs = performance.now();
     let received = 0;
     let timer: NodeJS.Timeout | undefined;
     const settle = (act: () => void) => {
@@ -22,6 +28,7 @@ export function readBody(request: IncomingMessage, limitBytes: number, idleMs: n
       if (received > limitBytes) return settle(() => reject(tooLarge(received, limitBytes)));
       chunks.push(chunk);
       if (received === announced) return settle(() => resolve(join(chunks, received)));
+      if (performance.now() - begunAtMs > totalMs) return settle(() => reject(dripped(received, totalMs)));
       if (timer === undefined) timer = setTimeout(onIdle, idleMs);
       else timer.refresh();
     };
@@ -49,6 +56,13 @@ export function tooLarge(received: number, limitBytes: number): SandpoolError {
 
 function brokenOff(received: number): SandpoolError {
   return new SandpoolError("request_timeout", `the connection ended after ${received} bytes of the body`);
+}
+
+function dripped(received: number, totalMs: number): SandpoolError {
+  return new SandpoolError("request_timeout", `the body is not whole after ${totalMs} ms: ${received} bytes came`, {
+    hint: "send the request again",
+    details: { received_bytes: received, limit_ms: totalMs },
+  });
 }
 
 function stoodStill(received: number, idleMs: number): SandpoolError {

@@ -9,7 +9,9 @@ import { readRange } from "../../src/files/range.ts";
 import { sha256, useMachines } from "../machineServer.ts";
 import { until } from "../startTestServer.ts";
 
-const server = useMachines({ limits: { bodyIdleMs: 1_000, heartbeatMs: 100 } });
+const server = useMachines({
+  limits: { bodyIdleMs: 1_000, heartbeatMs: 100, requestTimeoutMs: 1_500, connectionsCheckMs: 50 },
+});
 const base = () => `/v1/machines/${server().box}/files`;
 const at = (path: string, more = "") => `${base()}?path=${encodeURIComponent(path)}${more}`;
 
@@ -26,9 +28,9 @@ function put(path: string, body: Buffer | string, headers: Record<string, string
 const get = (path: string, headers: Record<string, string> = {}) => server().api.send({ path: at(path), headers });
 const post = (verb: string, body: object) => server().api.post(`${base()}/${verb}`, body);
 
-async function bytesOf(stream: AsyncIterable<Buffer>): Promise<Buffer> {
+async function bytesOf(stream: AsyncIterable<unknown>): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  for await (const chunk of stream) chunks.push(chunk);
+  for await (const chunk of stream) chunks.push(chunk as Buffer);
   return Buffer.concat(chunks);
 }
 
@@ -171,6 +173,27 @@ describe("a download", () => {
     const denied = await server().api.send({ path: at("/odd/secret", "&user=1234:5678") });
     expect([denied.status, denied.json.error?.code]).toEqual([403, "permission_denied"]);
   });
+});
+
+test("row 25: an upload that goes on is not cut off, however long it takes", async () => {
+  const request = httpRequest({
+    host: "127.0.0.1",
+    port: server().api.port,
+    method: "PUT",
+    path: at("/slow"),
+    headers: { authorization: `Bearer ${server().api.running.key}` },
+    agent: false,
+  });
+  const answered = once(request, "response");
+  // Longer than any other request may take here.
+  const pieces = Array.from({ length: 12 }, (_, piece) => `piece ${piece} `);
+  for (const piece of pieces) {
+    request.write(piece);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+  request.end();
+  expect((await answered)[0].statusCode).toBe(200);
+  expect((await get("/slow")).bytes.toString()).toBe(pieces.join(""));
 });
 
 test("row 25: a quarter of a gigabyte goes up and down through flat memory", async () => {
