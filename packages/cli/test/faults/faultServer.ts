@@ -10,9 +10,11 @@ import type { Armed, FromServer, Noted, ToServer } from "./messages.ts";
 
 const STEPS = new URL("steps.ts", import.meta.url).href;
 
+const KEPT_LOG = 20_000;
+
 export interface Answer {
   status: number;
-  body: Record<string, unknown> & { error?: { code: string; message: string } };
+  body: Record<string, unknown> & { error?: { code: string; message: string; hint: string } };
 }
 
 /** `sandpool up` that can be killed at a step and comes back at the same address. */
@@ -22,6 +24,8 @@ export class FaultServer {
   readonly hostKey: string;
   /** Where the folders of machines are. */
   readonly machines: string;
+  /** The last words of all its processes. */
+  log = "";
   readonly #folder: string;
   readonly #variables: NodeJS.ProcessEnv;
   readonly #address: string;
@@ -64,6 +68,9 @@ export class FaultServer {
     const args = ["up", "--listen", this.#address, "--data", this.dataDir, "--json", "--log-level", "error"];
     const child = spawn(COMMAND, args, { env: this.#variables, stdio: ["ignore", "pipe", "pipe", "ipc"] });
     this.#process = child;
+    child.stderr?.on("data", (text: string) => {
+      this.log = (this.log + text).slice(-KEPT_LOG);
+    });
     await firstLine(child);
     this.#client ??= new Sandpool({ url: this.url, apiKey: this.#key() });
   }

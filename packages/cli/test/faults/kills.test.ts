@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from "vitest";
 import { FaultServer } from "./faultServer.ts";
 import type { Fault, Step } from "./messages.ts";
 import { type Bystander, expectNoLeaks, makeBystander, type Plan, playRound, VERBS } from "./round.ts";
@@ -23,9 +23,15 @@ describe.each(DRIVERS)("machines of the %s driver", (driver) => {
   const network = driver === "namespace" ? "open" : "isolated";
   const groups = IS_SOAK ? VERBS.map((verb) => [verb]) : [VERBS];
 
-  test.each(["kill", "terminate", "shim", "runtime"] as const)(
+  test.each([
+    ["the server's kill", "kill"],
+    ["the server's restart", "terminate"],
+    ["a kill of the shim", "shim"],
+    ["a kill of the runtime", "runtime"],
+  ] as const)(
     "row 32, row 33, row 38: %s at any step of create, stop, start and delete leaves what is known, and nothing else",
-    async (fault) => {
+    async (_name, fault) => {
+      onTestFailed(() => console.log(server.log));
       for (const verbs of groups) {
         const plan: Plan = { verbs, driver, network, fault, at: null };
         const noted = await playRound(server, bystander, plan);

@@ -1,6 +1,7 @@
 import type { ChildProcess } from "node:child_process";
 import { existsSync } from "node:fs";
 import { readdir, readFile, writeFile } from "node:fs/promises";
+import { SandpoolError } from "@sandpool/protocol";
 import { type HostFolders, hostFolders, makeHostFolders } from "../../host/folders.ts";
 import { ownIdentity } from "../../host/identity.ts";
 import { DriverError } from "../driver.ts";
@@ -16,7 +17,16 @@ import type {
   ShimConnection,
 } from "../machine.ts";
 import { checkMachineId, checkMachineSpec, isMachineId } from "./check.ts";
-import { connectShim, endedEarly, isExit, readExit, refuseExit, type ShimTalk, waitUntilRunning } from "./connect.ts";
+import {
+  connectShim,
+  endedEarly,
+  isExit,
+  readExit,
+  refuseExit,
+  type ShimTalk,
+  waitUntilCreated,
+  waitUntilRunning,
+} from "./connect.ts";
 import { keepTar, unpackTar } from "./disk.ts";
 import { type MachineFolders, machineFolders } from "./folders.ts";
 import { ensureHostImage, ensureMountPoints } from "./host-image.ts";
@@ -28,6 +38,8 @@ import { probeByStarting } from "./probe.ts";
 import { readJson, readRecord } from "./record.ts";
 import { removeMachine } from "./remove.ts";
 import { findShim, shimPid, startShim } from "./shim.ts";
+import { MachineStates } from "./states/states.ts";
+import { resumeMachine } from "./states/suspend.ts";
 import { transientMachines } from "./transient.ts";
 
 /** What an agent needs to answer for the first time, at most. */
@@ -47,6 +59,7 @@ export class OciMachineDriver implements MachineDriver {
   /** Shims that this process has just started. */
   readonly #children = new Map<string, ChildProcess>();
   readonly #removals = new Map<string, Promise<void>>();
+  readonly #states: MachineStates;
 
   constructor(kind: MachineKind, options: DriverOptions) {
     this.name = kind.name;
@@ -56,6 +69,15 @@ export class OciMachineDriver implements MachineDriver {
     this.#shared = { hostImage: `${this.#host.own}/host-image`, mountPoints: `${this.#host.own}/mount-points` };
     this.#agentPath = options.agentPath;
     this.#warn = options.warn ?? ((): void => undefined);
+    this.#states = new MachineStates({
+      ...{ kind, within, shim: () => this.#shim(), folders: (id) => this.#folders(id), warn: this.#warn },
+      prepare: (spec, signal) => this.#prepare(spec, AGENT_ARGV, signal, true),
+      start: (id) => this.#start(this.#folders(id), id, false),
+      child: (id) => this.#children.get(id) ?? null,
+      openNetwork: (...call) => this.#openNetwork(...call),
+      greet: (...call) => this.#greet(...call),
+      rollBack: (id) => this.#rollBack(id),
+    });
   }
 
   probeMachines(): Promise<MachineProbe> {
@@ -64,7 +86,7 @@ export class OciMachineDriver implements MachineDriver {
   }
 
   async prepare(spec: MachineSpec, signal: AbortSignal): Promise<void> {
-    await this.#prepare(spec, [AGENT_TARGET, "machine"], signal);
+    await this.#prepare(spec, AGENT_ARGV, signal);
   }
 
   async loadDisk(id: string, file: string): Promise<void> {
@@ -93,7 +115,7 @@ export class OciMachineDriver implements MachineDriver {
       return await this.#greet(id, connected.talk, connected.status, signal);
     } catch (error) {
       await this.#rollBack(id);
-      throw error;
+      throw startFailure(id, error, signal);
     }
   }
 
@@ -104,12 +126,13 @@ export class OciMachineDriver implements MachineDriver {
     const owner = { process: ownIdentity(), key: this.#host.key, sandboxId: id };
     await writeFile(`${this.#host.uids}/${record.slot}`, JSON.stringify(owner), { mode: 0o600 });
     await resumeIfPaused(this.#shim(), folders, id);
+    await resumeMachine(this.#shim(), folders, id).catch((error: Error) => this.#warn(error.message));
     const isHeld = (await shimPid(folders)) !== null;
     const child = isHeld || existsSync(`${folders.folder}/exit.json`) ? null : this.#start(folders, id, true);
     const connected = await connectShim(folders, child, within(NEVER));
     if (isExit(connected)) return connected;
     if (connected.status.exit !== null) return connected.status.exit;
-    if (connected.status.state === "waiting") return await endWaiting(connected.talk);
+    if (UNSTARTED.has(connected.status.state)) return await endWaiting(connected.talk);
     try {
       return await this.#greet(id, connected.talk, connected.status, NEVER);
     } catch (error) {
@@ -152,6 +175,26 @@ export class OciMachineDriver implements MachineDriver {
     return Buffer.concat(await Promise.all(parts));
   }
 
+  pause(id: string): Promise<void> {
+    return this.#states.pause(id);
+  }
+
+  resume(id: string): Promise<{ awayMs: number }> {
+    return this.#states.resume(id);
+  }
+
+  checkpoint(...call: Parameters<MachineDriver["checkpoint"]>): ReturnType<MachineDriver["checkpoint"]> {
+    return this.#states.checkpoint(...call);
+  }
+
+  prepareRestore(...call: Parameters<MachineDriver["prepareRestore"]>): Promise<void> {
+    return this.#states.prepareRestore(...call);
+  }
+
+  restore(...call: Parameters<MachineDriver["restore"]>): ReturnType<MachineDriver["restore"]> {
+    return this.#states.restore(...call);
+  }
+
   remove(id: string): Promise<void> {
     const running = this.#removals.get(id);
     if (running !== undefined) return running;
@@ -165,7 +208,7 @@ export class OciMachineDriver implements MachineDriver {
     return removal;
   }
 
-  async #prepare(spec: MachineSpec, argv: readonly string[], signal: AbortSignal): Promise<void> {
+  async #prepare(spec: MachineSpec, argv: readonly string[], signal: AbortSignal, restore = false): Promise<void> {
     await checkMachineSpec(spec);
     signal.throwIfAborted();
     const folders = this.#folders(spec.id);
@@ -184,6 +227,7 @@ export class OciMachineDriver implements MachineDriver {
           folders,
           shared: this.#shared,
           agentPath,
+          restore,
           signal,
         },
       });
@@ -227,12 +271,12 @@ export class OciMachineDriver implements MachineDriver {
     const limit = within(signal);
     try {
       const shim = await waitUntilRunning(talk, status, limit);
-      const { spec } = (await readRecord(this.#folders(id))) ?? { spec: null };
+      const { spec, generation = 0 } = (await readRecord(this.#folders(id))) ?? { spec: null };
       if (spec === null) throw unknown(id, "launched");
       const { hostname, memoryBytes, environ } = spec;
       const agent = await talk.ask(
         {
-          ...{ op: "machine", id, hostname, memory_bytes: memoryBytes, environ, generation: 0 },
+          ...{ op: "machine", id, hostname, memory_bytes: memoryBytes, environ, generation },
           ...{ wall_clock_ms: Date.now(), unprivileged: this.#kind.unprivileged },
         },
         limit,
@@ -250,7 +294,7 @@ export class OciMachineDriver implements MachineDriver {
     id: string,
     talk: ShimTalk,
     signal: AbortSignal,
-    setUpNetwork: ((network: MachineNetwork) => Promise<void>) | undefined,
+    setUpNetwork?: (network: MachineNetwork) => Promise<void>,
   ): Promise<void> {
     const network = await this.findNetwork(id);
     if (network === null) throw unknown(id, "running");
@@ -309,6 +353,8 @@ export class OciMachineDriver implements MachineDriver {
 }
 
 const NEVER = new AbortController().signal;
+const AGENT_ARGV = [AGENT_TARGET, "machine"];
+const UNSTARTED = new Set(["waiting", "created", "restoring"]);
 
 /** Its server died before its network was set up: nothing of it has run. */
 async function endWaiting(talk: ShimTalk): Promise<MachineExit> {
@@ -319,6 +365,18 @@ async function endWaiting(talk: ShimTalk): Promise<MachineExit> {
 
 function within(signal: AbortSignal): AbortSignal {
   return AbortSignal.any([signal, AbortSignal.timeout(ANSWER_LIMIT_MS)]);
+}
+
+/** A shim that was killed, or that was silent for too long, is told as what it came to: the machine did not start. */
+function startFailure(id: string, error: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted || error instanceof DriverError || error instanceof SandpoolError) return error;
+  return new DriverError(
+    "sandbox_start_failed",
+    `machine ${id} could not be started: ${(error as Error).message}`,
+    "nothing of it is left; try again, and if it fails again run `sandpool doctor`",
+    {},
+    { cause: error },
+  );
 }
 
 function unknown(id: string, expected: string): DriverError {
