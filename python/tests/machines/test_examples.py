@@ -48,3 +48,9 @@ def test_an_agent_mends_a_program_with_tools_that_run_inside(run: Callable[..., 
     ]
     assert output.count("FAILED (failures=1)") == 2
     assert output.endswith("7 tool calls; solved: yes\n")
+
+
+def test_the_quickstart_runs_a_program_and_reads_what_it_wrote(run: Callable[..., str]) -> None:
+    output = run("quickstart.py")
+    assert "Its program ended with 0 " in output
+    assert output.endswith("The file it wrote: 2 3 5 7 11 13 17 19 23 29 31 37 41 43 47\nThe machine is deleted.\n")
