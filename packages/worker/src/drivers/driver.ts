@@ -118,7 +118,10 @@ export class DriverError extends Error {
     | "sandbox_start_failed"
     | "sandbox_cleanup_failed"
     | "sandbox_disk_failed"
-    | "machine_unknown";
+    | "machine_unknown"
+    | "fork_unsupported"
+    | "state_refused"
+    | "state_failed";
   readonly hint: string;
   readonly details: Readonly<Record<string, unknown>>;
 

@@ -1,4 +1,7 @@
 import type { Socket } from "node:net";
+import type { StateManifest } from "./machines/states/manifest.ts";
+
+export type { StateManifest } from "./machines/states/manifest.ts";
 
 export type MachineDriverName = "namespace" | "gvisor";
 
@@ -36,6 +39,30 @@ export interface MachineDriver {
   saveDisk(id: string, file: string): Promise<SavedDisk>;
   /** The last words of the agent and the runtime, raw: at most 256 KiB. */
   readLogs(id: string): Promise<Buffer>;
+  /**
+   * Stops every program of a machine whose agent is quiet (`quiesce`); its memory stays. Idempotent. A server that adopts it wakes it.
+   * @throws `fork_unsupported` where the driver cannot keep states
+   */
+  pause(id: string): Promise<void>;
+  /** Lets the programs of a paused machine go on; its agent waits for `thaw`. One that runs is 0 ms away. */
+  resume(id: string): Promise<{ awayMs: number }>;
+  /**
+   * Writes the state of a running or paused machine to `folder`, which appears whole or not at all; the machine goes on, or stays paused.
+   * @throws `fork_unsupported`, or `state_failed`: the machine is as it was
+   */
+  checkpoint(id: string, folder: string, session: Quiet, options: CheckpointOptions): Promise<Checkpoint>;
+  /** As `prepare`, for a machine that will be restored: its container is created, and waits. May run while the state is being written. */
+  prepareRestore(
+    spec: MachineSpec,
+    signal: AbortSignal,
+    setUpNetwork?: (network: MachineNetwork) => Promise<void>,
+  ): Promise<void>;
+  /**
+   * Restores a state into a machine that `prepareRestore` made; resolves once its agent has answered `thaw`. A failure or an abort removes
+   * the machine whole, and never the state.
+   * @throws `state_refused` before anything starts: the state is damaged or does not fit this host or this machine
+   */
+  restore(id: string, folder: string, identity: RestoredIdentity, signal: AbortSignal): Promise<RestoredConnection>;
   /** From any state; nothing is left, but what `saveDisk` wrote elsewhere. Idempotent. */
   remove(id: string): Promise<void>;
 }
@@ -95,14 +122,50 @@ export interface ShimConnection {
 }
 
 export interface ShimStatus {
-  /** `waiting`: for its network to be set up. */
-  state: "waiting" | "starting" | "running" | "exited";
+  /** `waiting`: for its network to be set up; `created`: for a state to be restored. */
+  state: "waiting" | "starting" | "created" | "restoring" | "running" | "exited";
   /** Host pid of the sandbox. */
   pid: number | null;
   /** Milliseconds since 1970. */
   started_at: number | null;
   exit: MachineExit | null;
   version: string;
+}
+
+/** Who talks to the agent of a machine whose state is written. */
+export interface Quiet {
+  /** Asks for silence; nothing is sent to the agent from its answer to `thaw`. */
+  quiesce(): Promise<void>;
+  /** With the generation it has. */
+  thaw(awayMs: number): Promise<void>;
+}
+
+export interface CheckpointOptions {
+  /** The state that this machine came from. */
+  parent: string | null;
+  /** Only for copies that this process makes at once: neither synced nor hashed, and no later process takes it. */
+  transient?: boolean;
+}
+
+export interface Checkpoint {
+  bytes: number;
+  /** From the agent's silence to its answer after it; 0 where the machine was paused before. */
+  pausedMs: number;
+  manifest: StateManifest;
+}
+
+export interface RestoredIdentity {
+  /** Higher than that of the state. */
+  generation: number;
+  /** 32 hexadecimal digits, for `/etc/machine-id`. */
+  machineId: string;
+  /** Another machine than the one whose state it is. */
+  copy: boolean;
+}
+
+export interface RestoredConnection extends ShimConnection {
+  /** The agent's answer to `thaw`: how the programs of `/etc/sandpool/fork.d` ended, and what could not be set. */
+  readonly restored: { hooks: readonly { name: string; exit_code: number | null }[]; warnings: readonly string[] };
 }
 
 /** How a sandbox ended. Code and signal both null: nobody could learn how. */

@@ -126,8 +126,22 @@ export function isExit(value: object): value is MachineExit {
 
 /** @throws when the machine ended instead */
 export async function waitUntilRunning(talk: ShimTalk, status: ShimStatus, signal: AbortSignal): Promise<ShimStatus> {
+  return await waitPast(["starting", "waiting", "created", "restoring"], talk, status, signal);
+}
+
+/** Until its container waits for a state. @throws when the machine ended instead */
+export async function waitUntilCreated(talk: ShimTalk, status: ShimStatus, signal: AbortSignal): Promise<ShimStatus> {
+  return await waitPast(["starting", "waiting"], talk, status, signal);
+}
+
+async function waitPast(
+  states: readonly ShimStatus["state"][],
+  talk: ShimTalk,
+  status: ShimStatus,
+  signal: AbortSignal,
+): Promise<ShimStatus> {
   let now = status;
-  while (now.state === "starting" || now.state === "waiting") {
+  while (states.includes(now.state)) {
     const { head } = await talk.next(signal);
     refuseExit(head);
     if (head.event === "shim") now = head as unknown as ShimStatus;

@@ -17,16 +17,7 @@ import type {
   ShimConnection,
 } from "../machine.ts";
 import { checkMachineId, checkMachineSpec, isMachineId } from "./check.ts";
-import {
-  connectShim,
-  endedEarly,
-  isExit,
-  readExit,
-  refuseExit,
-  type ShimTalk,
-  waitUntilCreated,
-  waitUntilRunning,
-} from "./connect.ts";
+import { connectShim, endedEarly, isExit, readExit, refuseExit, type ShimTalk, waitUntilRunning } from "./connect.ts";
 import { keepTar, unpackTar } from "./disk.ts";
 import { type MachineFolders, machineFolders } from "./folders.ts";
 import { ensureHostImage, ensureMountPoints } from "./host-image.ts";

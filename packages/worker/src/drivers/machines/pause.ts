@@ -4,6 +4,7 @@ import { runTool } from "../../host/run.ts";
 import { DriverError } from "../driver.ts";
 import { escapeForLog } from "../escape.ts";
 import type { MachineFolders } from "./folders.ts";
+import { isPaused } from "./states/suspend.ts";
 
 const LIMIT_MS = 60_000;
 
@@ -14,6 +15,7 @@ export async function whilePaused<Result>(
   id: string,
   work: () => Promise<Result>,
 ): Promise<Result> {
+  if (isPaused(folders)) return await work();
   // A server that dies meanwhile leaves the mark, and the next one resumes the machine.
   await writeFile(mark(folders), "", { mode: 0o600 });
   try {

@@ -12,6 +12,7 @@ import { makeMachineGroups } from "./groups.ts";
 import { systemRoots } from "./host-image.ts";
 import type { MachineKind, MachineRuntime, Plan, PlanInput } from "./kind.ts";
 import { type MachineRecord, writeJson } from "./record.ts";
+import { madeWith } from "./states/fingerprint.ts";
 
 /** How long a machine that was asked to stop may take, unless the request says it. */
 const STOP_MS = 10_000;
@@ -26,6 +27,8 @@ export interface PrepareInput {
   /** Folders that serve all machines. */
   shared: { hostImage: string; mountPoints: string };
   agentPath: string;
+  /** Its container waits for a state. */
+  restore?: boolean;
   signal: AbortSignal;
 }
 
@@ -35,7 +38,8 @@ export async function prepareMachine(input: PrepareInput): Promise<void> {
   await takeId(host, folders, spec.id);
   const slot = await claimUidSlot(host.uids, { process: ownIdentity(), key: host.key, sandboxId: spec.id });
   const { firstUid } = slot;
-  const record: MachineRecord = { spec, firstUid, slot: slot.slot };
+  const made = kind.canFork ? await madeWith(input.runtime, input.agentPath) : undefined;
+  const record: MachineRecord = { spec, firstUid, slot: slot.slot, ...(made === undefined ? {} : { made }) };
   await writeJson(folders.record, record);
   signal.throwIfAborted();
   const groups = await makeMachineGroups(host.key, spec, kind.hostProcesses(spec.processes));
@@ -52,7 +56,10 @@ export async function prepareMachine(input: PrepareInput): Promise<void> {
   const plan = kind.plan(planInput);
   await makeFiles(planInput, plan);
   signal.throwIfAborted();
-  await writeJson(folders.shimSettings, shimSettings(planInput, plan));
+  await writeJson(folders.shimSettings, {
+    ...shimSettings(planInput, plan),
+    restore: input.restore === true,
+  });
 }
 
 /** Takes the id by making its folder, which fails if anything is there. */

@@ -8,6 +8,15 @@ export interface MachineRecord {
   /** Of the host uid range. */
   firstUid: number;
   slot: number;
+  /** How often it was restored. */
+  generation?: number;
+  /** What it was made with; a restored machine needs the same. Missing in records of earlier releases. */
+  made?: MadeWith;
+}
+
+export interface MadeWith {
+  runtime: { name: string; version: string; sha256: string };
+  agentSha256: string;
 }
 
 export async function readRecord(folders: MachineFolders): Promise<MachineRecord | null> {

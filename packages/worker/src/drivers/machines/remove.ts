@@ -1,6 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { existsSync, readdirSync, statSync } from "node:fs";
-import { readdir, rm, rmdir, unlink } from "node:fs/promises";
+import { lstat, readdir, rm, rmdir, unlink } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { HostFolders } from "../../host/folders.ts";
 import { readStartTime } from "../../host/identity.ts";
@@ -42,12 +42,19 @@ export async function removeMachine(
       { left },
     );
   }
-  await removeTree(folders.layer);
-  await rm(`${folders.data}/disk.tar`, { force: true });
-  // A saved disk may lie in it, which is the caller's.
-  await rmdir(folders.data).catch(() => undefined);
+  await removeData(folders);
   await removeTree(folders.folder);
   for (const name of claims) await unlink(`${host.uids}/${name}`).catch(() => undefined);
+}
+
+/** What is behind a link that somebody planted there is not ours; the link goes. */
+async function removeData({ data, layer }: MachineFolders): Promise<void> {
+  const found = await lstat(data).catch(() => null);
+  if (found?.isSymbolicLink()) return await unlink(data);
+  await removeTree(layer);
+  await rm(`${data}/disk.tar`, { force: true });
+  // A saved disk may lie in it, which is the caller's.
+  await rmdir(data).catch(() => undefined);
 }
 
 async function holdsOthers(host: HostFolders, id: string): Promise<boolean> {
