@@ -1,5 +1,9 @@
 #!/usr/bin/env node
-import { run } from "./run.ts";
+import { keepCompiledCode } from "./compileCache.ts";
+
+keepCompiledCode();
+// What was imported above the call would be compiled anew.
+const { run } = await import("./run.ts");
 
 // A reader such as `head` may close the pipe early. That ends nothing by force: a server still has pools to close.
 for (const stream of [process.stdout, process.stderr]) {
