@@ -1,11 +1,12 @@
 import type { ServerResponse } from "node:http";
 import type { Readable } from "node:stream";
-import { EXEC_STREAM_TYPE, type ExecFrameKind } from "@sandpool/protocol";
+import { EXEC_STREAM_TYPE } from "@sandpool/protocol";
 import type { StartedExec } from "@sandpool/worker";
 import { toSandpoolError } from "../http/sendError.ts";
 import type { ExecCall, ExecContext } from "./context.ts";
 import { execFrame, jsonFrame } from "./frames.ts";
 import { describeOutcome } from "./outcome.ts";
+import { type OutputSource, readOutput } from "./outputs.ts";
 import { type ExecAsked, startExec } from "./startExec.ts";
 import { attended, clientGone, waitForEnd } from "./waitExec.ts";
 
@@ -49,21 +50,15 @@ async function relay(
   gone: AbortSignal,
 ): Promise<void> {
   const { stdout, stderr, dropped } = await attach(call, started);
-  const stop = (): void => {
-    stdout?.destroy();
-    stderr?.destroy();
+  const source = (kind: "stdout" | "stderr", stream: Readable | null): OutputSource => {
+    return { live: call.found.live, id: call.id, kind, stream, isWhole: dropped[kind] === 0, gone };
   };
-  gone.addEventListener("abort", stop);
-  try {
-    gone.throwIfAborted();
-    const headers = { "Content-Type": EXEC_STREAM_TYPE, "Cache-Control": "no-store", "X-Accel-Buffering": "no" };
-    response.writeHead(200, headers);
-    await write(response, jsonFrame({ id: started.id, pid: started.pid, dropped }));
-    await Promise.all([pump(stdout, "stdout", response), pump(stderr, "stderr", response)]);
-    await write(response, jsonFrame(describeOutcome(await waitForEnd(context, call, timeoutSeconds, gone))));
-  } finally {
-    stop();
-  }
+  gone.throwIfAborted();
+  const headers = { "Content-Type": EXEC_STREAM_TYPE, "Cache-Control": "no-store", "X-Accel-Buffering": "no" };
+  response.writeHead(200, headers);
+  await write(response, jsonFrame({ id: started.id, pid: started.pid, dropped }));
+  await Promise.all([pump(source("stdout", stdout), response), pump(source("stderr", stderr), response)]);
+  await write(response, jsonFrame(describeOutcome(await waitForEnd(context, call, timeoutSeconds, gone))));
 }
 
 /** One that was begun before shows what was kept of it first. */
@@ -75,9 +70,8 @@ async function attach({ found, id }: ExecCall, started: StartedExec): Promise<At
   return await found.live.attachExec(id, "start");
 }
 
-async function pump(stream: Readable | null, kind: keyof typeof ExecFrameKind, response: ServerResponse) {
-  if (stream === null) return;
-  for await (const chunk of stream as AsyncIterable<Buffer>) await write(response, execFrame(kind, chunk));
+async function pump(source: OutputSource, response: ServerResponse): Promise<void> {
+  for await (const chunk of readOutput(source)) await write(response, execFrame(source.kind, chunk));
 }
 
 /** Resolves when the client can take more, or is gone. */

@@ -1,4 +1,6 @@
+import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { describe, expect, test } from "vitest";
 import { readFrames, sha256, useMachines } from "../machineServer.ts";
@@ -156,6 +158,25 @@ describe("a streamed exec", () => {
     expect(process.memoryUsage.rss() - before).toBeLessThan(96 * 2 ** 20);
     for (const reply of replies) reply.destroy();
     await until(async () => !Object.values(await states()).includes("running"));
+  });
+
+  test("row 11: a shim that is killed on the way costs no byte", async () => {
+    const program =
+      "import sys, time\nfor n in range(3000): sys.stdout.write(f'{n:0999}\\n'); sys.stdout.flush(); time.sleep(0.0005)";
+    const body = JSON.stringify({ argv: ["/usr/bin/python3", "-c", program], stream: true });
+    const reply = await server().open(path(), { method: "POST", body });
+    const frames = readFrames(reply);
+    const folder = createHash("sha256").update(server().api.dataDir).digest("hex").slice(0, 12);
+    const record = readFileSync(`/run/sandpool/${folder}/machines/${server().box}/shim.pid`, "utf8");
+    await once(reply, "data");
+    process.kill((JSON.parse(record) as { pid: number }).pid, "SIGKILL");
+    const expected = Array.from({ length: 3000 }, (_, n) => `${String(n).padStart(999, "0")}\n`).join("");
+    const stdout = (await frames).filter(({ kind }) => kind === 1).map(({ bytes }) => bytes);
+    expect(JSON.parse(String((await frames).at(-1)?.bytes))).toMatchObject({
+      exit_code: 0,
+      stdout_bytes: expected.length,
+    });
+    expect(sha256(Buffer.concat(stdout))).toBe(sha256(expected));
   });
 
   test("a machine that ends says so at the end of the body", async () => {

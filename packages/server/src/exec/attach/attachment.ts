@@ -6,6 +6,7 @@ import type { Identity } from "../../keys/keyring.ts";
 import type { FoundMachine } from "../../machines/catalog.ts";
 import { type ExecContext, execKeyOf } from "../context.ts";
 import { describeOutcome } from "../outcome.ts";
+import { readOutput } from "../outputs.ts";
 import { execIdFor, planExec } from "../planExec.ts";
 import { waitForEnd } from "../waitExec.ts";
 import type { ExecInputs, InputShare } from "./inputs.ts";
@@ -107,14 +108,13 @@ export class Attachment {
 
   async #relay(opening: Promise<Outputs>): Promise<void> {
     const { first, stdout, stderr } = await opening;
-    const stop = (): void => {
+    if (this.#isOver) {
       stdout?.destroy();
       stderr?.destroy();
-    };
-    this.#gone.signal.addEventListener("abort", stop);
-    if (this.#isOver) stop();
+      return;
+    }
     await this.#sendControl(first);
-    await Promise.all([this.#pump(stdout, AttachKind.stdout), this.#pump(stderr, AttachKind.stderr)]);
+    await Promise.all([this.#pump("stdout", stdout, first), this.#pump("stderr", stderr, first)]);
     const call = { ...this.#opening, id: first.id };
     const outcome = await waitForEnd(this.#context, call, null, this.#gone.signal);
     await this.#sendControl({ exit: describeOutcome(outcome) });
@@ -122,9 +122,11 @@ export class Attachment {
     this.#socket.close(1000);
   }
 
-  async #pump(stream: Readable | null, kind: number): Promise<void> {
-    if (stream === null) return;
-    for await (const chunk of stream as AsyncIterable<Buffer>) await this.#send(kind, chunk);
+  async #pump(kind: "stdout" | "stderr", stream: Readable | null, { id, dropped }: Attached): Promise<void> {
+    const { found, from } = this.#opening;
+    const isWhole = from === "start" && dropped[kind] === 0;
+    const source = { live: found.live, id, kind, stream, isWhole, gone: this.#gone.signal };
+    for await (const chunk of readOutput(source)) await this.#send(AttachKind[kind], chunk);
   }
 
   #sendControl(value: object): Promise<void> {
