@@ -1,4 +1,4 @@
-import { chmod, mkdir } from "node:fs/promises";
+import { chmod, lstat, mkdir } from "node:fs/promises";
 
 /** Makes one folder with exactly this mode: the server's umask may be 077, and what a sandbox must pass through would be shut. */
 export async function makeFolder(path: string, mode: number): Promise<void> {
@@ -6,10 +6,12 @@ export async function makeFolder(path: string, mode: number): Promise<void> {
   await chmod(path, mode);
 }
 
-/** The same for a folder that may exist. */
+/** The same for a folder that may exist. A link in its place is not followed: what it leads to is somebody else's. */
 export async function ensureFolder(path: string, mode: number): Promise<void> {
-  await mkdir(path, { mode }).catch((error: NodeJS.ErrnoException) => {
+  await mkdir(path, { mode }).catch(async (error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw error;
+    if ((await lstat(path)).isDirectory()) return;
+    throw new Error(`${path} is a link or a file; expected a folder. Remove it and try again.`);
   });
   await chmod(path, mode);
 }

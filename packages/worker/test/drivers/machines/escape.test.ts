@@ -1,4 +1,3 @@
-import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
   chmodSync,
@@ -7,18 +6,19 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  rmdirSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
-import { dirname } from "node:path";
+import { basename, dirname } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { findAgent } from "../../../src/agent/find.ts";
 import { attemptOutside, NO_NAMESPACES } from "../support.ts";
 import {
-  type Guest,
+  Guest,
   LIMIT_MS,
   machineFolder,
   machineLeftovers,
@@ -28,7 +28,10 @@ import {
   startGuest,
 } from "./support.ts";
 
-// Numbers are the classes of escapes that we know; class 3, 12 and 19 to 23 are the agent's own part.
+/*
+ * Attempts against the host, by the classes of escapes that we know. Who programs are inside (10 to 12): escape-users.test.ts; images (4 to
+ * 7): escape-images.test.ts; files, paths and archives (3, 10, 19 to 23): ../../machines/hostile-files.test.ts.
+ */
 for (const name of ["namespace", "gvisor"] as const) {
   const host = makeMachineHost(name);
   const probe = await host.driver.probeMachines();
@@ -51,15 +54,22 @@ for (const name of ["namespace", "gvisor"] as const) {
       host.remove();
     });
 
-    test("1: no descriptor of the host is open, and none can be the working directory", async () => {
+    test("class 1: no descriptor of the host is open, and none can be the working directory", async () => {
       expect(await guest.attempt("descriptors")).toEqual({ did: [0, 1, 2] });
       const folders = Array.from({ length: 64 }, (_, index) => `/proc/self/fd/${index}/..`);
       const script = folders.map((path) => `(cd ${path} 2>/dev/null && ls ${canaries} 2>/dev/null)`).join("; ");
       expect(await guest.shell(`${script}; true`)).toBe("");
-      expect(await attemptOutside(["read_file", `${canaries}/secret`])).toEqual({ did: "canary" });
+      for (let descriptor = 0; descriptor < 64; descriptor++) {
+        const start = guest.start(["/bin/ls"], { cwd: `/proc/self/fd/${descriptor}` });
+        await expect(start).rejects.toMatchObject({ code: "exec_failed", details: { what: "cwd" } });
+      }
+      const leaky = ["/bin/sh", "-c", `exec "$@" 9<${canaries}/secret`, "sh"];
+      // What started the test may have left some open too.
+      expect(await attemptOutside(["descriptors"], leaky)).toEqual({ did: expect.arrayContaining([0, 1, 2, 9]) });
+      expect(await attemptOutside(["read_file", "/proc/self/fd/9"], leaky)).toEqual({ did: "canary" });
     });
 
-    test("2: the agent's program, and the host's, cannot be written", async () => {
+    test("class 2: the agent's program, and the host's, cannot be written", async () => {
       const agent = findAgent() ?? "";
       const before = hashOf(agent);
       for (const path of ["/proc/1/exe", "/sandpool/agent", "/usr/bin/env"]) {
@@ -74,6 +84,19 @@ for (const name of ["namespace", "gvisor"] as const) {
       expect(await attemptOutside(["write_file", `${canaries}/copy`, "broken"])).toEqual({ did: "written" });
     });
 
+    test("class 2: a program that is /proc/self/exe leaves the agent, the shim and the runtime as they are", async () => {
+      const agent = findAgent() ?? "";
+      const programs = [agent, `${dirname(agent)}/sandpool-shim`, probe.runtime?.path ?? ""];
+      const before = programs.map(hashOf);
+      await guest.shell("ln -sf /proc/self/exe /tmp/itself");
+      const id = await guest.start(["/tmp/itself", "machine"], { stdin: true });
+      const write =
+        "for p in /proc/[0-9]*/exe /proc/self/exe /proc/1/exe; do (: >>$p) 2>/dev/null && echo $p; done; true";
+      expect(await guest.shell(write)).toBe("");
+      await guest.channel.ask({ op: "exec.signal", id, signal: "KILL", tree: true });
+      expect(programs.map(hashOf)).toEqual(before);
+    });
+
     test("files of the host are not there", async () => {
       for (const path of [`${canaries}/secret`, "/etc/shadow", "/etc/ssh", "/proc/1/root/etc/shadow", host.dataDir]) {
         expect(await guest.attempt("read_file", path)).toEqual({ failed: "ENOENT" });
@@ -81,77 +104,73 @@ for (const name of ["namespace", "gvisor"] as const) {
       expect(await attemptOutside(["read_file", `${canaries}/secret`])).toEqual({ did: "canary" });
     });
 
-    test("8: no sysctl of the host can be written, and masked files say nothing", async () => {
-      if (name === "namespace") {
-        for (const path of [
-          "/proc/sys/kernel/core_pattern",
-          "/proc/sys/kernel/modprobe",
-          "/proc/irq/default_smp_affinity",
-        ]) {
-          expect(await guest.attempt("open_for_writing", path)).toEqual({
-            failed: expect.stringMatching(/EROFS|EACCES|ENOENT/),
-          });
-        }
-      } else expect(await guest.shell("uname -r")).toContain("gvisor");
-      for (const path of ["/proc/kcore", "/proc/keys", "/proc/kallsyms", "/proc/modules"]) {
-        const outcome = await guest.attempt("read_file", path);
-        expect([{ did: "" }, { failed: "ENOENT" }, { failed: "EACCES" }, { failed: "EPERM" }]).toContainEqual(outcome);
-      }
+    test("class 8: no sysctl of the host can be written, and masked files say nothing", async () => {
+      // gVisor has a few of these names in its own kernel; what is written there never leaves it.
+      const own = name === "gvisor" ? ["sysrq-trigger", "hostname", "overcommit_memory", "ip_forward"] : [];
+      const opened = (await guest.attempt("each", "open_for_writing", ...WRITABLE_BY_ROOT)) as { did: object[] };
+      const expected = WRITABLE_BY_ROOT.map((path) => ({
+        path,
+        ...(own.includes(basename(path))
+          ? { did: "opened" }
+          : { failed: expect.stringMatching(/EROFS|EACCES|ENOENT/) }),
+      }));
+      expect(opened.did.map((outcome, index) => ({ path: WRITABLE_BY_ROOT[index], ...outcome }))).toEqual(expected);
+      if (name === "gvisor") expect(await guest.shell("uname -r")).toContain("gvisor");
+      const masked = (await guest.attempt("each", "read_file", ...MASKED)) as { did: object[] };
+      const silent = [{ did: "" }, { failed: "ENOENT" }, { failed: "EACCES" }, { failed: "EPERM" }];
+      for (const outcome of masked.did) expect(silent).toContainEqual(outcome);
+      expect(await guest.shell("cat /sys/firmware/* /sys/module/* /sys/fs/cgroup/* 2>/dev/null; true")).toBe("");
       const sysctl = "/proc/sys/net/ipv4/ip_forward";
+      const before = readFileSync(sysctl, "utf8");
+      await guest.attempt("write_file", sysctl, before.trim() === "1" ? "0" : "1");
+      expect(readFileSync(sysctl, "utf8")).toBe(before);
       expect(await attemptOutside(["write_file", sysctl, "1"])).toEqual({ did: "written" });
     });
 
-    test("9: no cgroup can be mounted or changed", async () => {
-      const outcome = await guest.attempt("make_group_in_own_mount");
-      expect([{ did: "EPERM" }, { did: "ENOSYS" }, { failed: "EACCES" }]).toContainEqual(outcome);
-      expect(
-        await guest.shell("ls -A /sys/fs/cgroup 2>/dev/null; mkdir /sys/fs/cgroup/x 2>/dev/null && echo made; true"),
-      ).not.toContain("made");
+    test("class 9: no group of the host can be mounted or changed", async () => {
+      const refused = { did: expect.not.arrayContaining(["made"]) };
+      expect(await guest.attempt("mount_groups", "/tmp")).toEqual(refused);
+      const make = "ls -A /sys/fs/cgroup 2>/dev/null; mkdir /sys/fs/cgroup/x 2>/dev/null && echo made; true";
+      expect(await guest.shell(make)).toBe("");
+      mkdirSync(`${canaries}/groups`);
+      expect(await attemptOutside(["mount_groups", `${canaries}/groups`])).toEqual({
+        did: expect.arrayContaining(["made"]),
+      });
+      rmdirSync(`${canaries}/groups`);
     });
 
-    test("10: no device can be made and no new privilege gained", async () => {
-      expect(await guest.attempt("make_node", "/tmp/null")).toEqual({ failed: "EPERM" });
-      expect(await attemptOutside(["make_node", `${canaries}/null`])).toEqual({ did: "made" });
-      expect(await guest.attempt("status")).toMatchObject({ did: { NoNewPrivs: "1", CapInh: "0000000000000000" } });
+    test("class 13: system calls that reach deep into the kernel are refused, or are another kernel's", async () => {
+      expect(await guest.attempt("probes")).toEqual({ did: name === "namespace" ? REFUSED : OWN_KERNEL });
+      const { did } = (await guest.attempt("families")) as { did: Record<string, unknown> };
+      const no = { failed: expect.stringMatching(/ENOSYS|EPERM|EAFNOSUPPORT/) };
+      expect(did).toEqual({ unix: { did: null }, inet: { did: null }, packet: no, alg: no, vsock: no });
+      const { did: outside } = (await attemptOutside(["probes"])) as { did: Record<string, string> };
+      const { clone3, io_uring_setup: ring, perf_event_open: perf, ...rest } = outside;
+      // An empty clone3 is invalid; io_uring and perf may be switched off on a host by its owner.
+      expect([clone3, ["ok", "EPERM", "ENOSYS"].includes(ring ?? ""), perf?.length]).toEqual([
+        "EINVAL",
+        true,
+        perf?.length,
+      ]);
+      expect(new Set(Object.values(rest))).toEqual(new Set(["ok"]));
     });
 
-    test("11: a process of the host can be neither seen nor killed", async () => {
-      const canary = spawn("sleep", ["60"], { stdio: "ignore" });
-      try {
-        expect(await guest.attempt("kill_process", canary.pid ?? 0)).toEqual({ failed: "ESRCH" });
-        expect(canary.signalCode).toBeNull();
-        const ended = new Promise((resolve) => canary.once("exit", (_, signal) => resolve(signal)));
-        expect(await attemptOutside(["kill_process", canary.pid ?? 0], NO_NAMESPACES)).toEqual({ did: "killed" });
-        expect(await ended).toBe("SIGKILL");
-      } finally {
-        canary.kill("SIGKILL");
-      }
-    });
-
-    test("13: system calls that reach deep into the kernel are refused, or are another kernel's", async () => {
-      const { did } = (await guest.attempt("probes")) as { did: Record<string, string> };
-      for (const call of [
-        "bpf",
-        "io_uring_setup",
-        "userfaultfd",
-        "perf_event_open",
-        "keyctl",
-        "mount",
-        "setns",
-        "fsopen",
-      ]) {
-        if (name === "namespace") expect({ call, outcome: did[call] }).not.toEqual({ call, outcome: "ok" });
-      }
-      for (const call of ["mount", "chroot", "bpf", "perf_event_open"])
-        expect({ call, outcome: did[call] }).not.toEqual({ call, outcome: "ok" });
-    });
-
-    test("14: no character can be typed into a terminal of the host", async () => {
-      expect(await guest.attempt("type_into_terminal")).not.toEqual({ did: "ok" });
+    test("class 14: no character can be typed into a terminal of the host, nor into one of an exec", async () => {
+      // TIOCSTI is refused by the filter; gVisor's kernel has none.
+      const refused = { did: name === "namespace" ? "ENOSYS" : "ENOTTY" };
+      expect(await guest.attempt("type_into_terminal")).toEqual(refused);
+      expect(await guest.attempt("type_with_high_bits")).toEqual(refused);
+      expect(await guest.attempt("open_for_writing", "/dev/tty")).toEqual({ failed: "ENXIO" });
+      const tty = { rows: 24, columns: 80 };
+      const typed = "import fcntl\nfor c in 'echo typed\\n': fcntl.ioctl(0, 0x5412, c.encode())";
+      const script = `/usr/bin/python3 -c "${typed}" 2>/dev/null; echo done; timeout --foreground 0.3 cat; true`;
+      const id = await guest.start(["/bin/sh", "-c", script], { tty });
+      const { head, body } = await guest.channel.ask({ op: "exec.wait", id, collect: true });
+      expect([head.exit_code, body.toString()]).toEqual([0, "done\r\n"]);
       expect(await attemptOutside(["type_with_high_bits"])).toEqual(await attemptOutside(["type_into_terminal"]));
     });
 
-    test("15: the host's loopback and abstract sockets cannot be reached", async () => {
+    test("class 15: the host's loopback and abstract sockets cannot be reached", async () => {
       const socket = `sandpool-canary-${process.pid}-${name}`;
       const [loopback, abstract] = [await listen(0), await listen(`\0${socket}`)];
       try {
@@ -166,15 +185,47 @@ for (const name of ["namespace", "gvisor"] as const) {
       }
     });
 
-    test("17: an id whose folder somebody planted is refused, and what the link points to is untouched", async () => {
-      const spec = machineSpec();
-      const folder = machineFolder(host, spec.id);
-      mkdirSync(dirname(folder), { recursive: true });
-      mkdirSync(`${canaries}/target`);
-      symlinkSync(`${canaries}/target`, folder);
-      await expect(host.driver.prepare(spec, AbortSignal.timeout(LIMIT_MS))).rejects.toThrow("in use");
-      expect(readdirSync(`${canaries}/target`)).toEqual([]);
-      rmSync(folder);
+    test("class 16: no socket of the host is inside: not the machine's own, and none can be asked for", async () => {
+      const path = `${canaries}/socket`;
+      const server = await listen(path);
+      chmodSync(path, 0o777);
+      try {
+        const own = `${machineFolder(host, guest.id)}/shim.sock`;
+        for (const socket of [path, own, "/var/run/docker.sock", "/run/dbus/system_bus_socket"]) {
+          expect(await guest.attempt("connect_unix", socket)).toEqual({ failed: "ENOENT" });
+        }
+        expect(
+          await guest.shell("find / -path /usr -prune -o -path /proc -prune -o -type s -print 2>/dev/null; true"),
+        ).toBe("");
+        const spec = { ...machineSpec(), mounts: [{ source: path, target: "/socket", readOnly: false }] };
+        await host.driver.prepare(spec, AbortSignal.timeout(LIMIT_MS));
+        const other = new Guest(await host.driver.launch(spec.id));
+        expect(await other.attempt("connect_unix", "/socket")).toEqual({ failed: "ENOENT" });
+        expect(await attemptOutside(["connect_unix", path], NO_NAMESPACES)).toEqual({ did: "" });
+      } finally {
+        server.close();
+      }
+    });
+
+    test("class 17: an id whose folder somebody planted is refused, and what the link points to is untouched", async () => {
+      mkdirSync(`${canaries}/target/layer`, { recursive: true });
+      for (const file of ["disk.tar", "layer/kept"]) writeFileSync(`${canaries}/target/${file}`, "canary");
+      for (const place of ["run", "data"]) {
+        const spec = machineSpec();
+        const folder = place === "run" ? machineFolder(host, spec.id) : `${host.dataDir}/machines/${spec.id}`;
+        mkdirSync(dirname(folder), { recursive: true });
+        symlinkSync(`${canaries}/target`, folder);
+        const refused = host.driver.prepare(spec, AbortSignal.timeout(LIMIT_MS));
+        await expect(refused).rejects.toThrow(/in use|is a link or a file/);
+        await host.driver.remove(spec.id);
+        expect(readdirSync(`${canaries}/target/layer`)).toEqual(["kept"]);
+        expect(readdirSync(`${canaries}/target`).sort()).toEqual(["disk.tar", "layer"]);
+        rmSync(folder, { force: true });
+        symlinkSync(`${canaries}/target`, folder);
+        expect(await attemptOutside(["make_folder", `${folder}/bundle`])).toEqual({ did: "made" });
+        rmdirSync(`${canaries}/target/bundle`);
+        rmSync(folder, { force: true });
+      }
     });
 
     test("an image from elsewhere starts, its files belong to the machine's root, and stay as they are", async () => {
@@ -188,24 +239,55 @@ for (const name of ["namespace", "gvisor"] as const) {
       expect(readFileSync(`${rootfs}/root/note`, "utf8")).toBe("from the image\n");
       expect(existsSync(`${rootfs}/sandpool`)).toBe(false);
     });
-
-    test.each(["dev", "proc", "sys", "tmp", "run", "sandpool"])(
-      "4 to 7: an image whose /%s is a link is refused, or the link leads nowhere outside",
-      async (folder) => {
-        const rootfs = `${canaries}/hostile-${folder}`;
-        makeRootfs(rootfs);
-        mkdirSync(`${canaries}/aim-${folder}`, { mode: 0o777 });
-        symlinkSync(`../../../../../../../../${canaries.slice(1)}/aim-${folder}`, `${rootfs}/${folder}`);
-        const outcome = await startGuest(host, { image: { kind: "rootfs", folder: rootfs } }).then(
-          (other) => other.run(["/bin/sh", "-c", `echo x >/${folder}/planted; echo ran`]),
-          (error: Error) => error.message,
-        );
-        expect(outcome).toMatch(/^ran\n$|is a link or a file|could not be started|failed/);
-        expect(readdirSync(`${canaries}/aim-${folder}`)).toEqual([]);
-      },
-    );
   });
 }
+
+/** Each is a way to the host's root for who can write to it. */
+const WRITABLE_BY_ROOT = [
+  "/proc/sys/kernel/core_pattern",
+  "/proc/sys/kernel/modprobe",
+  "/proc/sys/kernel/hostname",
+  "/proc/sys/kernel/hotplug",
+  "/proc/sys/vm/overcommit_memory",
+  "/proc/sys/net/ipv4/ip_forward",
+  "/proc/sys/fs/binfmt_misc/register",
+  "/proc/irq/default_smp_affinity",
+  "/proc/bus/pci/devices",
+  "/proc/sysrq-trigger",
+  "/sys/kernel/uevent_helper",
+  "/sys/fs/cgroup/cgroup.procs",
+  "/sys/fs/cgroup/release_agent",
+  "/dev/mem",
+  "/dev/kmsg",
+];
+
+const MASKED = [
+  "/proc/kcore",
+  "/proc/keys",
+  "/proc/kallsyms",
+  "/proc/kmsg",
+  "/proc/modules",
+  "/proc/interrupts",
+  "/proc/sched_debug",
+  "/proc/timer_list",
+  "/sys/kernel/vmcoreinfo",
+  "/sys/firmware/acpi/tables/DSDT",
+];
+
+/** What the filter answers. */
+const REFUSED = {
+  ...{ keyctl: "EPERM", bpf: "EPERM", io_uring_setup: "EPERM", userfaultfd: "EPERM", perf_event_open: "EPERM" },
+  ...{ setns: "EPERM", chroot: "EPERM", ptrace: "EPERM", mount: "EPERM", fsopen: "ENOSYS", clone3: "ENOSYS" },
+  ...{ unshare_user: "EPERM", unshare_net: "EPERM", unshare_mounts_and_user: "EPERM", clone_user: "EPERM" },
+  clone_plain: "ok",
+};
+
+/** What gVisor's kernel answers itself: the host's is asked for none of it. */
+const OWN_KERNEL = {
+  ...{ keyctl: "ok", bpf: "EPERM", io_uring_setup: "ENOSYS", userfaultfd: "ENOSYS", perf_event_open: "ENODEV" },
+  ...{ setns: "EPERM", chroot: "EPERM", ptrace: "ok", mount: "EPERM", fsopen: "EPERM", clone3: "EINVAL" },
+  ...{ unshare_user: "ok", unshare_net: "EPERM", unshare_mounts_and_user: "ok", clone_user: "ok", clone_plain: "ok" },
+};
 
 function hashOf(file: string): string {
   return createHash("sha256").update(readFileSync(file)).digest("hex");
