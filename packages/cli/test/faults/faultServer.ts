@@ -113,9 +113,9 @@ export class FaultServer {
     return reply.bytes;
   }
 
-  /** Ends it with its machines and removes all of its own. */
+  /** Removes its machines and all of its own, in whatever state a failed test left it. */
   async remove(): Promise<void> {
-    await this.start();
+    await this.restart("SIGKILL");
     for (const { id } of await this.client.machines.list()) await this.client.machines.delete(id);
     await this.end("SIGTERM");
     rmSync(this.#folder, { recursive: true, force: true });

@@ -32,7 +32,7 @@ export class Reconciler {
   begin(held: readonly string[]): void {
     const { registry, limits } = this.#context;
     const works = registry.all().map((entry) => {
-      return needsAdoption(entry) ? this.adopt(entry) : this.#inTurn(entry, () => this.#finish(entry));
+      return needsAdoption(entry) ? this.adopt(entry) : this.#finishInTurn(entry);
     });
     const unknown = held.filter((id) => registry.byId(id) === null);
     this.#running = Promise.all(works).then(async () => {
@@ -64,6 +64,16 @@ export class Reconciler {
     return entry.adopting;
   }
 
+  /** A start that a server died at is undone before the next one looks at the state. */
+  #finishInTurn(entry: MachineEntry): Promise<void> {
+    const work = this.#inTurn(entry, () => this.#finish(entry));
+    if (entry.record.state !== "starting") return work;
+    entry.adopting = work.finally(() => {
+      entry.adopting = null;
+    });
+    return entry.adopting;
+  }
+
   #inTurn(entry: MachineEntry, work: () => Promise<void>): Promise<void> {
     return this.#turns.run(null, () => this.#logged(entry, work));
   }
@@ -71,9 +81,10 @@ export class Reconciler {
   /** What a server that died had begun. */
   async #finish(entry: MachineEntry): Promise<void> {
     const { registry, host, dataDir } = this.#context;
-    const { state, reason } = entry.record;
-    if (state === "deleting") return deleteMachine(this.#context, entry, serverItself(entry));
+    if (entry.record.state === "deleting") return deleteMachine(this.#context, entry, serverItself(entry));
     await entry.exclusively(async () => {
+      // Only now: this server may have started it while this waited for its turn.
+      const { state, reason } = entry.record;
       if (state === "creating" || state === "starting" || state === "stopped") await host.remove(entry.id);
       if (state === "creating") {
         await removeDisk(dataDir, entry.id);
