@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -12,7 +12,8 @@ import {
   makeMachineHost,
   startGuest,
 } from "../drivers/machines/support.ts";
-import { folder, type Item, link, makeLayer, makeStore, type StoreBench } from "./support.ts";
+import { attemptOutside } from "../drivers/support.ts";
+import { folder, type Item, link, makeLayer, makeSave, makeStore, type StoreBench } from "./support.ts";
 
 /** A shell with its libraries, as an image has them. */
 function shell(): Item[] {
@@ -23,6 +24,16 @@ function shell(): Item[] {
   return [...paths]
     .filter((path) => existsSync(path) && !path.endsWith(":"))
     .map((path) => ({ name: path.slice(1), content: readFileSync(path), mode: 0o755 }));
+}
+
+/** What a program makes of an image that follows links and keeps modes. */
+async function unpackByName(items: readonly Item[]): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), "sandpool-unpacked-"));
+  chmodSync(folder, 0o755);
+  execFileSync("tar", ["--extract", "--preserve-permissions", "--directory", folder], {
+    input: await makeLayer(items),
+  });
+  return folder;
 }
 
 for (const name of ["namespace", "gvisor"] as const) {
@@ -71,6 +82,11 @@ for (const name of ["namespace", "gvisor"] as const) {
       expect(said).toContain("ran");
       expect(said.split("\n")).toEqual(expect.arrayContaining(["null", "pts", "urandom"]));
       expect(readdirSync(canaries)).toEqual([]);
+      const outside = await unpackByName([link("dev", canaries)]);
+      expect(await attemptOutside(["write_new", `${outside}/dev/planted`, "x"])).toEqual({ did: null });
+      expect(readdirSync(canaries)).toEqual(["planted"]);
+      rmSync(join(canaries, "planted"));
+      rmSync(outside, { recursive: true });
     });
 
     test("class 4, 5: hostile devices of an image are not in the machine", async () => {
@@ -97,6 +113,28 @@ for (const name of ["namespace", "gvisor"] as const) {
       ]);
       expect(await guest.run(["/bin/id", "-u"], { user: "u" })).toBe("1000\n");
       expect(await guest.run(["/bin/id", "-u"])).toBe("0\n");
+      const outside = await unpackByName(items);
+      expect(await attemptOutside(["run_setuid", `${outside}/bin/id`, 1000])).toEqual({ did: "0" });
+      rmSync(outside, { recursive: true });
+    });
+
+    test("class 1, 12: an image that names a descriptor as its folder, or an odd user, runs nothing with it", async () => {
+      const guest = await start(shell());
+      const layer = await makeLayer([{ name: "etc/x" }]);
+      const folders = ["/proc/self/fd/7", "/proc/self/fd/../fd/9", "/proc/thread-self/fd/8/../../../.."];
+      const users = ["+0", "0x0", "1000:", "root:root "];
+      const configs = [...folders.map((one) => ({ WorkingDir: one })), ...users.map((one) => ({ User: one }))];
+      for (const config of configs) {
+        const what = "User" in config ? "user" : "cwd";
+        const imported = await bench.import("odd", await makeSave([layer], config)).catch((error: unknown) => error);
+        if (imported instanceof Error) {
+          expect(imported).toMatchObject({ code: "image_failed" });
+          continue;
+        }
+        const { cwd, user } = await bench.store.resolve("odd");
+        const refused = guest.run(["/bin/ls"], { cwd, user });
+        await expect(refused, JSON.stringify(config)).rejects.toMatchObject({ code: "exec_failed", details: { what } });
+      }
     });
 
     test("an image without /etc, /tmp, a shell and python runs what it has, and its files belong to who the image says", async () => {

@@ -16,6 +16,7 @@ import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { LiveMachine } from "../../src/machines/contract.ts";
 import { machineLeftovers } from "../drivers/machines/support.ts";
+import { attemptOutside } from "../drivers/support.ts";
 import { makeLayer } from "../images/support.ts";
 import { file, seal, tarOf, wayOut } from "./archives.ts";
 import { type Outside, startOutside } from "./outside.ts";
@@ -101,6 +102,22 @@ for (const name of ["namespace", "gvisor"] as const) {
       expect(readdirSync(canaries).sort()).toEqual(["from-file", "from-tree", "secret"]);
       rmSync(folder, { recursive: true });
       plantCanary(canaries);
+    });
+
+    test("class 10: a set-id program that was uploaded, or came in an archive, gives nobody root", async () => {
+      const program = readFileSync("/usr/bin/id");
+      await machine.writeFile("/opt/upload", Readable.from([program]), { mode: 0o6755 });
+      const packed = { name: "packed", content: program, mode: 0o6755, uid: 0, gid: 0 };
+      await machine.writeTree("/opt", await tarOf([packed]), {});
+      expect(await shell(machine, "stat -c %a /opt/packed")).toBe("755\n");
+      for (const at of ["/opt/upload", "/opt/packed"]) {
+        expect((await run(machine, [at, "-u"], { user: "1234:1234" })).text).toBe("1234\n");
+      }
+      const folder = mkdtempSync(`${tmpdir()}/sandpool-upload-`);
+      chmodSync(folder, 0o755);
+      await outside.machine.writeFile(`${folder}/upload`, Readable.from([program]), { mode: 0o6755 });
+      expect(await attemptOutside(["run_setuid", `${folder}/upload`, 1234])).toEqual({ did: "0" });
+      rmSync(folder, { recursive: true });
     });
 
     test("class 19: no path, however it is written, reaches a file of the host", async () => {
