@@ -109,12 +109,8 @@ impl Machine {
     fn turn(&mut self) -> io::Result<Option<i32>> {
         if self.quiet.is_some() {
             self.quiet_turn();
-            return Ok(None);
-        }
-        let now = Instant::now();
-        let limit = self.next_deadline().map(|at| at.saturating_duration_since(now));
-        for source in self.poller.wait(limit)? {
-            self.ready(source);
+        } else {
+            self.wait()?;
         }
         if self.quiet.is_some() {
             self.connection.flush();
@@ -132,6 +128,16 @@ impl Machine {
         self.send();
         self.settle();
         Ok(self.stop_tick(Instant::now()))
+    }
+
+    /// Until something is ready or due, and does what is ready.
+    fn wait(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        let limit = self.next_deadline().map(|at| at.saturating_duration_since(now));
+        for source in self.poller.wait(limit)? {
+            self.ready(source);
+        }
+        Ok(())
     }
 
     fn next_deadline(&self) -> Option<Instant> {

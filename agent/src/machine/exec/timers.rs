@@ -10,6 +10,8 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 const REMEMBERED_EXECS: usize = 256;
 /// Output that finished execs may keep together.
 const REMEMBERED_BYTES: usize = 64 << 20;
+/// The same of those that have just finished, for whose output nobody could have asked yet.
+const FRESH_BYTES: usize = 4 * REMEMBERED_BYTES;
 /// Who starts many at once has asked for each one's end by then.
 const FRESH: Duration = Duration::from_secs(10);
 /// Who asks for an end first and for the output then, finds it for so long, whatever else has finished meanwhile.
@@ -78,12 +80,14 @@ impl Machine {
         let mut bytes = 0;
         for (age, (_, slot)) in ends.iter().rev().enumerate() {
             let Some(exec) = self.execs.of_slot(*slot) else { continue };
-            if age >= REMEMBERED_EXECS && exec.gone.is_none_or(|gone| gone + FRESH <= now) {
+            let fresh = exec.gone.is_some_and(|gone| gone + FRESH > now);
+            if age >= REMEMBERED_EXECS && !fresh {
                 self.execs.slots.remove(slot);
                 continue;
             }
             bytes += exec.outputs().map(|output| output.kept.length()).sum::<usize>();
-            if bytes > REMEMBERED_BYTES && age > 0 {
+            let limit = if fresh { FRESH_BYTES } else { REMEMBERED_BYTES };
+            if bytes > limit && age > 0 {
                 exec.outputs().for_each(|output| output.kept.clear());
             }
         }

@@ -40,7 +40,9 @@ export async function handlePort(
     return;
   }
   const forwarding = await connect(context, address, admitted);
-  await forward(request, response, forwarding);
+  // The client may have gone while the machine was asked.
+  if (response.destroyed) forwarding.connection.destroy();
+  else await forward(request, response, forwarding);
 }
 
 /** The same for a request that asks to become something else than HTTP. */
