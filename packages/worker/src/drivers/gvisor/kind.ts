@@ -46,6 +46,8 @@ function plan(input: PlanInput): Plan {
         `--network=${spec.network.kind === "none" ? "none" : "sandbox"}`,
         "--allow-rootfs-tar-annotation",
         "--host-settings=ignore",
+        // Ours is the stricter one (machines/states); the runtime's own compares where a saved disk lay.
+        "--restore-spec-validation=warning",
       ],
     },
     mounts: [
