@@ -1,6 +1,6 @@
 # make quickstart   install everything and solve CartPole with 256 isolated environments
 # make test         install everything and run every check and test
-.PHONY: help setup quickstart test test-trainers lint format bench clean
+.PHONY: help setup quickstart test test-trainers soak lint format bench clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -23,6 +23,10 @@ test: setup
 # make test-trainers  the adapters under Stable-Baselines3, TorchRL and RLlib, installed apart
 test-trainers: setup
 	@scripts/test-trainers
+
+# make soak         faults at every step of every verb, and 2,000 random operations; hours. SANDPOOL_SEED=N plays a mix again
+soak: setup
+	@scripts/soak
 
 # make format       put all files into their standard form
 format: setup
