@@ -44,8 +44,13 @@ export async function restore(
 }
 
 /** A machine that goes on from the source's instant beside it. */
-export async function fork(host: MachineHost, source: Guest, spec: Partial<MachineSpec> = {}): Promise<Forked> {
+export async function fork(
+  host: MachineHost,
+  source: Guest,
+  spec: Partial<MachineSpec> = {},
+  generation = 0,
+): Promise<Forked> {
   const folder = statePlace(host);
-  await host.driver.checkpoint(source.id, folder, quiet(source), { parent: null, transient: true });
-  return await restore(host, folder, { spec });
+  await host.driver.checkpoint(source.id, folder, quiet(source, generation), { parent: null, transient: true });
+  return await restore(host, folder, { spec, generation: generation + 1 });
 }

@@ -56,7 +56,7 @@ describe.skipIf(!probe.available)("states of machines", { timeout: 4 * LIMIT_MS 
     expect(manifest).toMatchObject({ version: 1, machine: source.id, image: "host", parent: null });
     const one = await restore(host, folder, { spec });
     const two = await restore(host, folder, { spec });
-    const three = await fork(host, one.guest, spec);
+    const three = await fork(host, one.guest, spec, 1);
     for (const guest of [source, one.guest, two.guest, three.guest]) expectLater(await check(guest), before);
     const drawn = [];
     for (const guest of [source, one.guest, two.guest, three.guest]) drawn.push(await ask(guest, "drawn"));
