@@ -38,10 +38,13 @@ async function detect(): Promise<MachineRuntime | { reason: string; hint: string
   }
   const runtime = await findRuntime();
   if (runtime?.name !== "runc") return { reason: "runc is not installed", hint: "apt-get install -y runc" };
-  const warnings = isKnownVulnerable(runtime)
-    ? [`runc ${runtime.version} predates 1.1.12 (CVE-2024-21626); upgrade it`]
-    : [];
-  return { ...runtime, warnings };
+  if (isKnownVulnerable(runtime)) {
+    return {
+      reason: `runc ${runtime.version} predates 1.1.12, whose programs can reach the host (CVE-2024-21626)`,
+      hint: "upgrade runc: apt-get install --only-upgrade -y runc",
+    };
+  }
+  return { ...runtime, warnings: [] };
 }
 
 /** A sparse file: the exact limit, and no space before it is used. No journal: after a crash the disk is that of the last save. */
