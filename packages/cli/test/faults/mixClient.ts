@@ -210,8 +210,8 @@ export class MixClient {
   /** Asks again where something that was disturbed on purpose says so; any other failure is one. */
   async #retry<Result>(call: () => Promise<Result>): Promise<Result> {
     const deadline = performance.now() + LIMIT_MS;
+    const { restarts, isRestarting } = this.#weather;
     for (;;) {
-      const { restarts, isRestarting } = this.#weather;
       try {
         const result = await call();
         this.#isShaken = false;
@@ -220,12 +220,18 @@ export class MixClient {
         const isDisturbed =
           isRestarting || this.#weather.isRestarting || restarts !== this.#weather.restarts || this.#isShaken;
         // `fetch` has an error of its own for a server that is gone.
-        const isPassing = error instanceof SandpoolError ? PASSING.includes(error.code) : error instanceof TypeError;
+        const isPassing = error instanceof SandpoolError ? isPassingError(error) : error instanceof TypeError;
         if (!isDisturbed || !isPassing || performance.now() > deadline) throw error;
         await sleep(PAUSE_MS);
       }
     }
   }
+}
+
+/** A change that an earlier server had begun is finished by the next one in its own time. */
+function isPassingError({ code, details }: SandpoolError): boolean {
+  const isUnderWay = code === "machine_state" && ["stopping", "starting"].includes(String(details.state));
+  return isUnderWay || PASSING.includes(code);
 }
 
 function numbers(first: number, last: number): string {

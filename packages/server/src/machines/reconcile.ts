@@ -144,7 +144,7 @@ export class Reconciler {
     // Twice unknown: nothing that was only being made or removed at that moment.
     for (const id of this.#unknown) if (before.has(id)) await this.#removeUnknown(id);
     for (const entry of registry.all()) {
-      if (entry.record.state === "running" && entry.live === null) await this.adopt(entry);
+      if (needsAdoption(entry) && entry.live === null) await this.adopt(entry);
       if (isExpired(entry) && entry.removal === null) expire(this.#context, entry);
     }
   }
