@@ -86,7 +86,7 @@ class Life(Ports):
                 ``vcpu``, ``memory`` and ``disk``, the latter in bytes or as text such as ``"2GiB"``.
             driver: ``"gvisor"`` or ``"namespace"``; None: gvisor where the host has it.
             isolated: no network at all.
-            egress: the only hosts it may reach, such as ``["pypi.org", "*.example.com"]``; None: the internet.
+            egress: the only hosts it may reach, such as ``["api.example.com", "*.example.org"]``; None: the internet.
             environment: variables of its programs.
             labels: names and texts of your own, to find it by.
             lifetime: seconds after which it is deleted, whatever it does.
