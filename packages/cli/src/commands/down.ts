@@ -20,7 +20,7 @@ interface Ended {
   pid: number | null;
   /** Names of machines that run on. */
   left: string[];
-  /** Machines that ran although no server did. */
+  /** Machines that ran although no server did, and were stopped. */
   orphans: number;
 }
 
@@ -30,11 +30,11 @@ interface Ended {
  */
 export async function down(output: Output, { data, keepMachines }: DownOptions): Promise<number> {
   const pid = findHolder(data);
-  if (pid === null) return report(output, data, keepMachines ? none(data) : await stopOrphans(output, data));
+  if (pid === null) return report(output, data, keepMachines, keepMachines ? none(data) : await stopOrphans(output, data));
   signalServer(pid, keepMachines ? "SIGTERM" : "SIGUSR2");
   const limitMs = keepMachines ? WAIT_LIMIT_MS : WAIT_WITH_MACHINES_MS;
   await withSpinner(output, `stopping the server (process ${pid})`, () => waitUntilFree(data, pid, limitMs));
-  return report(output, data, { ...none(data), pid });
+  return report(output, data, keepMachines, { ...none(data), pid });
 }
 
 function none(data: string): Ended {
@@ -53,7 +53,8 @@ async function stopOrphans(output: Output, data: string): Promise<Ended> {
     await server.settled();
     await server.stop({ stopMachines: true });
   });
-  return { ...none(data), orphans: orphans.length };
+  const ended = none(data);
+  return { ...ended, orphans: orphans.length - ended.left.length };
 }
 
 function signalServer(pid: number, signal: NodeJS.Signals): void {
@@ -84,14 +85,22 @@ async function waitUntilFree(dataDir: string, pid: number, limitMs: number): Pro
   }
 }
 
-function report(output: Output, dataDir: string, { pid, left, orphans }: Ended): number {
+/** A machine that should have stopped and runs on is a failure: its disk could not be saved, and nothing of it was thrown away. */
+function report(output: Output, dataDir: string, keepMachines: boolean, { pid, left, orphans }: Ended): number {
+  const isWhole = keepMachines || left.length === 0;
   if (output.json) {
     output.document({ stopped: pid !== null, pid, data: dataDir, machines_running: left, machines_orphaned: orphans });
-  } else {
-    output.line(whatEnded(dataDir, pid, orphans));
-    if (left.length > 0) output.line(`Machines keep running: ${left.map(safe).join(", ")}.`);
+    return isWhole ? EXIT.ok : EXIT.failed;
   }
-  return EXIT.ok;
+  output.line(whatEnded(dataDir, pid, orphans));
+  const names = left.map(safe).join(", ");
+  if (isWhole && left.length > 0) output.line(`Machines keep running: ${names}.`);
+  if (isWhole) return EXIT.ok;
+  throw new CommandFailure(
+    "machine_state",
+    `Machines could not be stopped and keep running: ${names}.`,
+    "The server's log says why. Start it again to copy out what they hold; deleting them works in any state.",
+  );
 }
 
 function whatEnded(dataDir: string, pid: number | null, orphans: number): string {
