@@ -30,7 +30,8 @@ interface Ended {
  */
 export async function down(output: Output, { data, keepMachines }: DownOptions): Promise<number> {
   const pid = findHolder(data);
-  if (pid === null) return report(output, data, keepMachines, keepMachines ? none(data) : await stopOrphans(output, data));
+  if (pid === null)
+    return report(output, data, keepMachines, keepMachines ? none(data) : await stopOrphans(output, data));
   signalServer(pid, keepMachines ? "SIGTERM" : "SIGUSR2");
   const limitMs = keepMachines ? WAIT_LIMIT_MS : WAIT_WITH_MACHINES_MS;
   await withSpinner(output, `stopping the server (process ${pid})`, () => waitUntilFree(data, pid, limitMs));
