@@ -44,7 +44,7 @@ def pool(running_server: dict[str, str], tmp_path_factory: pytest.TempPathFactor
         ([0] * 8, [True] * 7, ["7", "8"]),
         ([0], [1.5], ["1.5"]),
         ([0], "abc", ["abc"]),
-        ([object()] * 8, None, ["object"]),
+        pytest.param([object()] * 8, None, ["object"], id="objects"),
     ],
     ids=repr,
 )

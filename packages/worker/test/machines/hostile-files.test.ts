@@ -74,7 +74,9 @@ for (const name of ["namespace", "gvisor"] as const) {
         if (outcome instanceof Error) expect(outcome).toBeInstanceOf(SandpoolError);
         done[outcome instanceof Error ? "refused" : "whole"] += 1;
       };
-      for (let round = 0; round < 250; round++) {
+      // On a busy host the swapping program may stand still for long, with no folder there: what was there is read in the end.
+      let rounds = 0;
+      for (; rounds < 250 || (!seen.has("inside\n") && rounds < 20_000); rounds++) {
         const at = "/root/race/folder";
         await Promise.all([
           count(machine.writeFile(`${at}/from-file`, bytesOf("x"), {})),
@@ -88,7 +90,7 @@ for (const name of ["namespace", "gvisor"] as const) {
       const saved = execFileSync("zstd", ["-dcq", disk], { maxBuffer: 2 ** 28 });
       await machine.signalExec(id, "KILL", true);
       await machine.waitExec(id, { collect: false });
-      expect(done.whole + done.refused).toBe(1000);
+      expect(done.whole + done.refused).toBe(4 * rounds);
       expect(done.whole).toBeGreaterThan(100);
       expect([...seen].sort()).toEqual(["false", "inside\n"]);
       expect([saved.includes("inside\n"), saved.includes(SECRET)]).toEqual([true, false]);
