@@ -27,7 +27,8 @@ export async function probeByStarting(
   const runtime = await kind.detect();
   if ("reason" in runtime) return { ...none, ...runtime };
   const { warnings, ...known } = runtime;
-  const problem = await tryOnce(start);
+  // What passes by itself, on a host that is being restarted or is busy, is no property of the host.
+  const problem = (await tryOnce(start)) && (await tryOnce(start));
   if (problem === null) return { name, available: true, reason: null, hint: null, runtime: known, warnings, ...can };
   const reason = `a first container could not be started: ${problem}`;
   return {
